@@ -39,6 +39,9 @@ int fd_write_all(int fd, const void *data, size_t len)
                 continue;
             return -errno;
         }
+        if (n == 0)
+            return -EIO; // nothing taken and no error: no file does this, and trying again may
+                         // never end
         p += n;
         len -= (size_t)n;
     }
@@ -69,7 +72,11 @@ int fd_write_file(int dirfd, const char *path, const char *text)
     if (fd < 0)
         return -errno;
     size_t len = strlen(text);
-    ssize_t n = write(fd, text, len);
+    ssize_t n;
+    do {
+        n = write(fd, text,
+                  len); // lowering a memory limit may wait for reclaim, and be interrupted
+    } while (n < 0 && errno == EINTR);
     if (n < 0)
         return -errno;
     return (size_t)n == len ? 0 : -EIO;

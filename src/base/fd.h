@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// File descriptors: owned by a variable (`auto_fd`), handed over with TAKE_FD, read and written whole.
+// File descriptors: owned by a variable (`auto_fd`), handed over with TAKE_FD, read and written
+// whole.
 #pragma once
 
 #include <stddef.h>
@@ -19,9 +20,9 @@ void fd_close_auto(int *fd); // for auto_fd
         _v;                                                                                        \
     })
 
-int fd_set_nonblock(int fd, int on);                      // 0 or -errno
-int fd_write_all(int fd, const void *data, size_t len);   // 0 or -errno
-ssize_t fd_read_all(int fd, void *data, size_t max);      // bytes until end of file or max, or -errno
+int fd_set_nonblock(int fd, int on);                    // 0 or -errno
+int fd_write_all(int fd, const void *data, size_t len); // 0 or -errno
+ssize_t fd_read_all(int fd, void *data, size_t max);    // bytes until end of file or max, or -errno
 // Writes `text` to dirfd/path (which must exist) in one write(2), as cgroup and proc files want it.
 int fd_write_file(int dirfd, const char *path, const char *text); // 0 or -errno
 // Reads a small file whole and ends it with a NUL. Length, or -errno (-EFBIG when it does not fit).

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+# The words a newcomer needs are `make run` and `make test`; Meson does the work.
+
+PYTHON := /usr/bin/python3
+WERROR ?=
+# Two makes in one checkout take turns: ninja does not guard its directory against itself.
+NINJA = flock $(1)/.lock ninja -C $(1) $(if $(VERBOSE),-v,--quiet)
+C_FILES = $(shell find src tests bench -name '*.[ch]')
+
+.PHONY: run build test test-full bench lint format deps clean build-test build-fuzz
+
+build: | build/build.ninja
+	@$(call NINJA,build)
+
+run: build
+	@scripts/demo build/cay
+
+test: build build-test
+	@$(PYTHON) scripts/run-tests
+
+test-full: build build-test build-fuzz
+	@CAY_TEST_FULL=1 $(PYTHON) scripts/run-tests
+
+bench: build
+	@scripts/deps build runtime bench
+	@bench/run
+
+lint:
+	@scripts/deps build runtime test
+	@scripts/lint --all
+
+format:
+	@scripts/deps test
+	@clang-format -i $(C_FILES)
+
+deps:
+	@scripts/deps build runtime test
+
+clean:
+	@rm -rf build build-test build-fuzz
+
+# -- build directories: meson runs by itself again when a meson.build changes
+
+build/build.ninja:
+	@scripts/deps build runtime
+	@meson setup build >/dev/null || { cat build/meson-logs/meson-log.txt; exit 1; }
+
+build-test: | build-test/build.ninja
+	@scripts/deps build runtime test
+	@$(if $(WERROR),meson configure build-test -Dwerror=$(WERROR))
+	@$(call NINJA,build-test)
+
+build-test/build.ninja:
+	@scripts/deps build runtime test
+	@meson setup build-test -Dtests=true -Dlinkage=dynamic -Db_sanitize=address,undefined \
+		>/dev/null || { cat build-test/meson-logs/meson-log.txt; exit 1; }
+
+build-fuzz: | build-fuzz/build.ninja
+	@$(call NINJA,build-fuzz)
+
+build-fuzz/build.ninja:
+	@scripts/deps build runtime test fuzz
+	@CC=clang meson setup build-fuzz -Dfuzz=true -Dlinkage=dynamic -Db_lundef=false \
+		-Db_sanitize=address,undefined >/dev/null || { cat build-fuzz/meson-logs/meson-log.txt; exit 1; }

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "box/image.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "box/image-internal.h"
+
+bool image_name_valid(const char *name)
+{
+    static const char alnum[] = "abcdefghijklmnopqrstuvwxyz0123456789";
+    static const char rest[] = "abcdefghijklmnopqrstuvwxyz0123456789._-";
+    size_t len = strlen(name);
+    return len > 0 && len < IMAGE_NAME_MAX && strchr(alnum, name[0]) != NULL &&
+           strspn(name, rest) == len;
+}
+
+int image_name_check(const char *name, struct err *err)
+{
+    if (image_name_valid(name))
+        return 0;
+    return err_set(err, ERR_INVALID,
+                   "'%.80s' cannot name an image: use up to 63 of a-z 0-9 . _ - and begin with a letter or digit",
+                   name);
+}
+
+static int open_named(int images_fd, const char *name, struct image *ret, struct err *err)
+{
+    enum { TRIES = 5 };
+    auto_fd lock = -1;
+    for (int i = 0; i < TRIES; i++) {
+        lock = images_hold(images_fd, name, LOCK_SH);
+        if (lock != -EWOULDBLOCK)
+            break;
+        // Somebody asks whether it may be removed: a moment later it is gone, or free again.
+        (void)nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+    }
+    if (lock == -ENOENT)
+        return err_set(err, ERR_NOT_FOUND,
+                       "there is no image '%s' ('cay image ls' shows those there are)", name);
+    if (lock == -EWOULDBLOCK)
+        return err_set(err, ERR_UNAVAILABLE, "image '%s' is being removed", name);
+    if (lock < 0)
+        return err_sys(err, -lock, "open image '%s'", name);
+    int root = openat(lock, "rootfs", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (root < 0)
+        return err_sys(err, errno, "open the root of image '%s'", name);
+    *ret = (struct image){.root_fd = root, .lock_fd = TAKE_FD(lock)};
+    return 0;
+}
+
+int image_open(int data_fd, const char *name, struct image *ret, struct err *err)
+{
+    if (image_name_check(name, err) < 0)
+        return -1;
+    if (strcmp(name, IMAGE_HOST) == 0) {
+        auto_fd source = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (source < 0)
+            return err_sys(err, errno, "open /");
+        return host_image_open(data_fd, source, ret, err);
+    }
+    auto_fd images = images_open(data_fd, /* create= */ false, err);
+    if (images < 0) {
+        if (err->code == ERR_NOT_FOUND)
+            (void)err_set(err, ERR_NOT_FOUND,
+                          "there is no image '%s' ('cay image build' and 'cay image import' make one)",
+                          name);
+        return -1;
+    }
+    return open_named(images, name, ret, err);
+}
+
+void image_done(struct image *image)
+{
+    for (unsigned i = 0; i < image->n_binds; i++)
+        fd_close(image->binds[i].fd);
+    fd_close(image->root_fd);
+    fd_close(image->lock_fd);
+    *image = (struct image){.root_fd = -1, .lock_fd = -1};
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// The root of a box as detached mounts: an overlay of the image below and the disk above, and the
+// image's read-only binds. Layers are idmapped to the box's user namespace B, so that an image and a disk
+// hold plain ids (0, 33, 1000) whatever slot a box has.
+#pragma once
+
+#include <stdint.h>
+
+#include "base/err.h"
+#include "box/image.h"
+#include "wire/guest-msg.h"
+
+struct root {
+    int overlay;
+    unsigned n_binds;
+    int binds[GUEST_BINDS_MAX];
+    const char *targets[GUEST_BINDS_MAX]; // the image's
+    int plain;                            // idmapping failed: the image shows the host's ids as nobody
+};
+
+struct root_disk {
+    int fd;      // the disk's top directory
+    int idmap;   // holds plain ids; a tmpfs instead holds the slot's own
+    int durable; // fsync shall mean it
+};
+
+// `host_uid` is the slot's first id on the host. Working directories "up" and "work" are made on the disk
+// as needed.
+int root_make(const struct image *image, const struct root_disk *disk, int userns, uint32_t host_uid,
+              struct root *ret, struct err *err);
+void root_done(struct root *root);

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "box/slots.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+
+static int open_lock_file(struct err *err)
+{
+    if (mkdir("/run/cay", 0700) < 0 && errno != EEXIST)
+        return err_sys(err, errno, "make /run/cay");
+    int fd = open("/run/cay/slots", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    return fd < 0 ? err_sys(err, errno, "open /run/cay/slots") : fd;
+}
+
+// Where to look first: neighbours in time should not fight over the same bytes.
+static uint32_t first_guess(uint32_t n)
+{
+    uint32_t runs = SLOTS_TOTAL / n;
+    return (uint32_t)getpid() % runs * n;
+}
+
+int slots_take(uint32_t n, struct slots *ret, struct err *err)
+{
+    if (n < 2 || n > SLOTS_TOTAL)
+        return err_set(err, ERR_INVALID, "a keeper takes 2 to %d slots", SLOTS_TOTAL);
+    auto_fd fd = open_lock_file(err);
+    if (fd < 0)
+        return -1;
+    uint32_t start = first_guess(n), last = SLOTS_TOTAL / n * n;
+    for (uint32_t step = 0; step < last; step += n) {
+        uint32_t first = (start + step) % last;
+        struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = first, .l_len = n};
+        if (fcntl(fd, F_OFD_SETLK, &lock) == 0) {
+            *ret = (struct slots){.lock_fd = TAKE_FD(fd), .first = first, .n = n};
+            return 0;
+        }
+        if (errno != EAGAIN && errno != EACCES)
+            return err_sys(err, errno, "lock /run/cay/slots");
+    }
+    return err_set(err, ERR_EXHAUSTED, "no run of %u free slots: too many boxes on this machine", n);
+}
+
+void slots_done(struct slots *slots)
+{
+    fd_close(slots->lock_fd);
+    slots->lock_fd = -1;
+}

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <btrfsutil.h>
+#include <linux/btrfs.h>
+#include <linux/loop.h>
+
+#include "base/fd.h"
+#include "base/weaken.h"
+#include "box/disk.h"
+
+#ifndef BTRFS_QUOTA_CTL_ENABLE_SIMPLE_QUOTA
+#    define BTRFS_QUOTA_CTL_ENABLE_SIMPLE_QUOTA 4 // Linux 6.7
+#endif
+
+enum { HOST_SPARE_BYTES = 256 * 1024 * 1024 }; // the host's own file system keeps at least this
+
+struct volume {
+    int file; // locked: one keeper per data directory
+    int root; // detached mount
+    int blank, kept;
+    uint8_t fsid[BTRFS_FSID_SIZE];
+};
+
+// --- making and mounting ---
+
+static int check_host_space(int data_fd, struct err *err)
+{
+    struct statvfs st;
+    if (fstatvfs(data_fd, &st) < 0)
+        return err_sys(err, errno, "look at the data directory's file system");
+    if (st.f_flag & ST_RDONLY)
+        return err_set(err, ERR_DENIED, "the data directory is on a read-only file system");
+    if ((uint64_t)st.f_bavail * st.f_frsize < HOST_SPARE_BYTES)
+        return err_set(err, ERR_EXHAUSTED, "the data directory's file system has less than 256 MiB free");
+    return 0;
+}
+
+static int run_mkfs(const char *path, struct err *err)
+{
+    pid_t pid = fork();
+    if (pid < 0)
+        return err_sys(err, errno, "fork");
+    if (pid == 0) {
+        char *const env[] = {(char[]){"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}, NULL};
+        char *const argv[] = {(char[]){"mkfs.btrfs"}, (char[]){"-q"}, (char[]){"-f"},
+                              (char[]){"-K"}, (char *)(uintptr_t)path, NULL};
+        (void)execvpe(argv[0], argv, env);
+        _exit(127);
+    }
+    int status;
+    while (waitpid(pid, &status, 0) < 0) {
+        if (errno != EINTR)
+            return err_sys(err, errno, "wait for mkfs.btrfs");
+    }
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
+        return err_set(err, ERR_UNSUPPORTED, "mkfs.btrfs is missing: install btrfs-progs");
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        return err_set(err, ERR_INTERNAL, "mkfs.btrfs failed with status 0x%x", (unsigned)status);
+    return 0;
+}
+
+// Made under another name first, so that a crash never leaves half a volume.
+static int make_file(int data_fd, uint64_t bytes, struct err *err)
+{
+    auto_fd fd = openat(data_fd, "volume.new", O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return err_sys(err, errno, "make the volume in the data directory");
+    char path[64];
+    (void)snprintf(path, sizeof path, "/proc/%d/fd/%d", getpid(), fd);
+    if (ftruncate(fd, (off_t)bytes) < 0)
+        (void)err_sys(err, errno, "make the volume in the data directory");
+    else if (run_mkfs(path, err) == 0 && fsync(fd) == 0 &&
+             renameat(data_fd, "volume.new", data_fd, "volume.btrfs") == 0)
+        return 0;
+    else if (err->code == ERR_NONE)
+        (void)err_sys(err, errno, "make the volume in the data directory");
+    (void)unlinkat(data_fd, "volume.new", 0);
+    return -1;
+}
+
+static int open_file(int data_fd, uint64_t bytes, struct err *err)
+{
+    int fd = openat(data_fd, "volume.btrfs", O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0 && errno == ENOENT) {
+        if (check_host_space(data_fd, err) < 0 || make_file(data_fd, bytes, err) < 0)
+            return -1;
+        fd = openat(data_fd, "volume.btrfs", O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    }
+    if (fd < 0)
+        return err_sys(err, errno, "open the volume of the data directory");
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        fd_close(fd);
+        return err_set(err, ERR_CONFLICT, "another cay is using this data directory");
+    }
+    return fd;
+}
+
+// A loop device that detaches itself when its last user goes. Returns its descriptor and name.
+static int attach_loop(int file, char *ret_name, size_t size, struct err *err)
+{
+    auto_fd control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
+    if (control < 0)
+        return err_sys(err, errno, "open /dev/loop-control");
+    for (int tries = 0; tries < 64; tries++) { // others take free devices between the two calls
+        int n = ioctl(control, LOOP_CTL_GET_FREE);
+        if (n < 0)
+            return err_sys(err, errno, "find a free loop device");
+        (void)snprintf(ret_name, size, "/dev/loop%d", n);
+        auto_fd loop = open(ret_name, O_RDWR | O_CLOEXEC);
+        struct loop_config config = {
+            .fd = (uint32_t)file,
+            .info = {.lo_flags = LO_FLAGS_AUTOCLEAR | LO_FLAGS_DIRECT_IO},
+        };
+        if (loop >= 0 && ioctl(loop, LOOP_CONFIGURE, &config) == 0)
+            return TAKE_FD(loop);
+        config.info.lo_flags = LO_FLAGS_AUTOCLEAR; // the host's file system may not do direct I/O
+        if (loop >= 0 && errno != EBUSY && ioctl(loop, LOOP_CONFIGURE, &config) == 0)
+            return TAKE_FD(loop);
+        if (errno != EBUSY)
+            return err_sys(err, errno, "attach the volume to %s", ret_name);
+    }
+    return err_set(err, ERR_EXHAUSTED, "no free loop device");
+}
+
+static int mount_volume(int file, struct err *err)
+{
+    char name[32];
+    auto_fd loop = attach_loop(file, name, sizeof name, err);
+    if (loop < 0)
+        return -1;
+    auto_fd fs = fsopen("btrfs", FSOPEN_CLOEXEC);
+    if (fs < 0)
+        return err_sys(err, errno, "this kernel has no Btrfs");
+    if (fsconfig(fs, FSCONFIG_SET_STRING, "source", name, 0) < 0 ||
+        fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+        return err_sys(err, errno, "mount the volume");
+    int fd = fsmount(fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOATIME);
+    return fd < 0 ? err_sys(err, errno, "mount the volume") : fd;
+}
+
+static int enable_quota(int root, struct err *err)
+{
+    struct btrfs_ioctl_quota_ctl_args args = {.cmd = BTRFS_QUOTA_CTL_ENABLE_SIMPLE_QUOTA};
+    if (ioctl(root, BTRFS_IOC_QUOTA_CTL, &args) == 0 || errno == EEXIST)
+        return 0;
+    args.cmd = BTRFS_QUOTA_CTL_ENABLE; // before Linux 6.7
+    if (ioctl(root, BTRFS_IOC_QUOTA_CTL, &args) == 0 || errno == EEXIST)
+        return 0;
+    return err_sys(err, errno, "enable quotas on the volume");
+}
+
+static int open_dir(int root, const char *name, struct err *err)
+{
+    if (mkdirat(root, name, 0700) < 0 && errno != EEXIST)
+        return err_sys(err, errno, "make '%s' on the volume", name);
+    int fd = openat(root, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    return fd < 0 ? err_sys(err, errno, "open '%s' on the volume", name) : fd;
+}
+
+// --- disks ---
+
+static int drop(int dir, uint64_t number, struct err *err)
+{
+    char name[24];
+    (void)snprintf(name, sizeof name, "%" PRIu64, number);
+    enum btrfs_util_error e = btrfs_util_delete_subvolume_fd(dir, name, 0);
+    if (e != BTRFS_UTIL_OK && errno != ENOENT)
+        return err_sys(err, errno, "remove disk %s", name);
+    return 0;
+}
+
+static int sweep_blank(int blank, struct err *err)
+{
+    DIR *dir = fdopendir(fcntl(blank, F_DUPFD_CLOEXEC, 3));
+    if (dir == NULL)
+        return err_sys(err, errno, "list disks");
+    int r = 0;
+    for (struct dirent *e; r == 0 && (e = readdir(dir)) != NULL;) {
+        if (e->d_name[0] != '.')
+            r = drop(blank, strtoull(e->d_name, NULL, 10), err);
+    }
+    (void)closedir(dir);
+    return r;
+}
+
+int volume_limit(int disk_fd, uint64_t bytes, struct err *err)
+{
+    struct btrfs_ioctl_qgroup_limit_args args = {
+        .lim = {.flags = BTRFS_QGROUP_LIMIT_MAX_RFER, .max_rfer = bytes},
+    };
+    if (!weaken(WEAKEN_DISK) && ioctl(disk_fd, BTRFS_IOC_QGROUP_LIMIT, &args) < 0)
+        return err_sys(err, errno, "limit a disk to %" PRIu64 " bytes", bytes);
+    return 0;
+}
+
+static int open_limited(int dir, const char *name, uint64_t bytes, struct err *err)
+{
+    auto_fd fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return err_sys(err, errno, "open disk %s", name);
+    return volume_limit(fd, bytes, err) < 0 ? -1 : TAKE_FD(fd);
+}
+
+int volume_make_blank(struct volume *v, uint64_t number, uint64_t bytes, struct err *err)
+{
+    char name[24];
+    (void)snprintf(name, sizeof name, "%" PRIu64, number);
+    if (btrfs_util_create_subvolume_fd(v->blank, name, 0, NULL, NULL) != BTRFS_UTIL_OK)
+        return err_sys(err, errno, "make disk %s", name);
+    return open_limited(v->blank, name, bytes, err);
+}
+
+int volume_open_kept(struct volume *v, uint64_t number, uint64_t bytes, struct err *err)
+{
+    char name[24];
+    (void)snprintf(name, sizeof name, "%" PRIu64, number);
+    if (faccessat(v->kept, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0 &&
+        btrfs_util_create_subvolume_fd(v->kept, name, 0, NULL, NULL) != BTRFS_UTIL_OK)
+        return err_sys(err, errno, "make disk %s", name);
+    return open_limited(v->kept, name, bytes, err);
+}
+
+int volume_drop_blank(struct volume *v, uint64_t number, struct err *err)
+{
+    return drop(v->blank, number, err);
+}
+
+int volume_drop_kept(struct volume *v, uint64_t number, struct err *err)
+{
+    return drop(v->kept, number, err);
+}
+
+int volume_gauges(struct volume *v, int disk_fd, int ret_fds[2])
+{
+    uint64_t id;
+    if (btrfs_util_subvolume_id_fd(disk_fd, &id) != BTRFS_UTIL_OK)
+        return -1;
+    char path[128], *p = path, *end = path + sizeof path;
+    p += snprintf(p, (size_t)(end - p), "/sys/fs/btrfs/");
+    for (int i = 0; i < BTRFS_FSID_SIZE; i++) {
+        const char *dash = i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "";
+        p += snprintf(p, (size_t)(end - p), "%s%02x", dash, v->fsid[i]);
+    }
+    (void)snprintf(p, (size_t)(end - p), "/qgroups/0_%" PRIu64, id);
+    auto_fd dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (dir < 0)
+        return -1;
+    auto_fd used = openat(dir, "referenced", O_RDONLY | O_CLOEXEC);
+    auto_fd max = openat(dir, "max_referenced", O_RDONLY | O_CLOEXEC);
+    if (used < 0 || max < 0)
+        return -1;
+    ret_fds[0] = TAKE_FD(used);
+    ret_fds[1] = TAKE_FD(max);
+    return 0;
+}
+
+// --- the volume as a whole ---
+
+static int open_inside(struct volume *v, struct err *err)
+{
+    struct btrfs_ioctl_fs_info_args info = {0};
+    if (enable_quota(v->root, err) < 0)
+        return -1;
+    if (ioctl(v->root, BTRFS_IOC_FS_INFO, &info) < 0)
+        return err_sys(err, errno, "look at the volume");
+    memcpy(v->fsid, info.fsid, sizeof v->fsid);
+    v->blank = open_dir(v->root, "blank", err);
+    v->kept = v->blank < 0 ? -1 : open_dir(v->root, "kept", err);
+    return v->kept < 0 ? -1 : sweep_blank(v->blank, err);
+}
+
+int volume_open(int data_fd, uint64_t bytes, struct volume **ret, struct err *err)
+{
+    struct volume *v = malloc(sizeof *v);
+    if (v == NULL)
+        return err_sys(err, ENOMEM, "volume");
+    *v = (struct volume){.file = -1, .root = -1, .blank = -1, .kept = -1};
+    v->file = open_file(data_fd, bytes, err);
+    v->root = v->file < 0 ? -1 : mount_volume(v->file, err);
+    if (v->root < 0 || open_inside(v, err) < 0) {
+        volume_free(v);
+        return -1;
+    }
+    *ret = v;
+    return 0;
+}
+
+void volume_free(struct volume *v)
+{
+    if (v == NULL)
+        return;
+    fd_close(v->blank);
+    fd_close(v->kept);
+    fd_close(v->root);
+    fd_close(v->file);
+    free(v);
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// `cay COMMAND ...`: finds the command and calls it. Nothing else is done at start, so that
+// `cay --version` costs what starting a process costs.
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "base/weaken.h"
+#include "cli/cli.h"
+
+struct command {
+    const char *name;
+    const char *help;
+    int (*run)(int argc, char **argv);
+};
+
+static const struct command commands[] = {
+    {"run",    "run a program in a box of its own",                  cmd_run   },
+    {"image",  "build, import, list and remove images",              cmd_image },
+    {"doctor", "try what this machine's kernel offers, and explain", cmd_doctor},
+};
+
+enum {
+    N_COMMANDS = sizeof commands / sizeof commands[0],
+};
+
+static const struct command *find_command(const char *name)
+{
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        if (strcmp(commands[i].name, name) == 0)
+            return &commands[i];
+    }
+    return NULL;
+}
+
+static void print_help(FILE *out)
+{
+    (void)fputs(
+        "usage: cay COMMAND [ARG...]\n\n"
+        "Cay runs programs in boxes: isolated Linux environments that start in a millisecond.\n\n"
+        "commands:\n",
+        out);
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        (void)fprintf(out, "  %-8s  %s\n", commands[i].name, commands[i].help);
+    (void)fputs("\n'cay help COMMAND' says more about one. 'cay --version' prints the version.\n"
+                "Try: cay run -- echo hello\n",
+                out);
+}
+
+static int unknown_command(const char *name)
+{
+    const char *best = NULL;
+    size_t best_distance = SIZE_MAX;
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        size_t distance = text_distance(name, commands[i].name);
+        if (distance < best_distance && text_near(name, commands[i].name)) {
+            best = commands[i].name;
+            best_distance = distance;
+        }
+    }
+    if (best != NULL)
+        (void)fprintf(stderr, "cay: unknown command '%s', did you mean '%s'?\n", name, best);
+    else
+        (void)fprintf(stderr, "cay: unknown command '%s' ('cay --help' lists them)\n", name);
+    return CLI_USAGE;
+}
+
+// `cay help run` is `cay run --help`: the command's own table is the only place that knows.
+static int help(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_help(stdout);
+        return CLI_OK;
+    }
+    const struct command *command = find_command(argv[1]);
+    if (command == NULL)
+        return unknown_command(argv[1]);
+    char flag[] = "--help";
+    char *args[] = {argv[1], flag, NULL};
+    return command->run(2, args);
+}
+
+static int version(void)
+{
+    static const char line[] = "cay " CAY_VERSION "\n";
+    // Past stdio: nothing else is printed, and nothing has to be set up or flushed.
+    return write(STDOUT_FILENO, line, sizeof line - 1) == sizeof line - 1 ? CLI_OK : CLI_FAILED;
+}
+
+int main(int argc, char **argv)
+{
+    weaken_init();
+    if (argc < 2) {
+        print_help(stderr);
+        return CLI_USAGE;
+    }
+    if (strcmp(argv[1], "--version") == 0)
+        return version();
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        strcmp(argv[1], "help") == 0)
+        return help(argc - 1, argv + 1);
+    const struct command *command = find_command(argv[1]);
+    if (command == NULL)
+        return unknown_command(argv[1]);
+    return command->run(argc - 1, argv + 1);
+}

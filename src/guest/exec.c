@@ -1,0 +1,473 @@
+// SPDX-License-Identifier: Apache-2.0
+// Starting a program in the box. The child shares the guest's memory until it execs (the guest stands
+// still meanwhile), so nothing is copied and an error comes back in a variable. It is born in a cgroup
+// of its own below the box's, enters B, takes its uid, gives up what root in a box shall not have, and
+// execs. While it still has our memory the kernel lets nobody in the box look into it: the guest is not
+// dumpable and its memory belongs to a user namespace outside B.
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include <linux/capability.h>
+#include <linux/sched.h>
+
+#include "base/fd.h"
+#include "base/weaken.h"
+#include "guest/guest-internal.h"
+#include "guest/spawn.h"
+
+// What root in a box keeps, over its own user namespace only. Without mount, network, device, raw socket
+// or trace powers: those would only widen what a kernel bug can be reached with.
+static const uint64_t kept_caps =
+    1ull << CAP_CHOWN | 1ull << CAP_DAC_OVERRIDE | 1ull << CAP_DAC_READ_SEARCH | 1ull << CAP_FOWNER |
+    1ull << CAP_FSETID | 1ull << CAP_KILL | 1ull << CAP_SETGID | 1ull << CAP_SETUID |
+    1ull << CAP_SETPCAP | 1ull << CAP_NET_BIND_SERVICE | 1ull << CAP_SYS_CHROOT |
+    1ull << CAP_SETFCAP | 1ull << CAP_IPC_OWNER;
+
+struct plan {
+    const struct guest_exec *msg;
+    const char *cwd;
+    char **argv, **envp;
+    int stdio[3]; // what becomes 0, 1, 2
+    enum guest_step step;
+    int sys_errno;
+};
+
+static char *strings[GUEST_STRINGS_MAX + 2];
+static char child_stack[32 * 1024] __attribute__((aligned(16)));
+
+static int fail(struct plan *plan, enum guest_step step)
+{
+    plan->step = step;
+    plan->sys_errno = errno;
+    return 127;
+}
+
+static int drop_caps(void)
+{
+    if (weaken(WEAKEN_CAPS))
+        return 0;
+    for (int cap = 0; cap <= CAP_LAST_CAP; cap++) {
+        if (!(kept_caps >> cap & 1) && prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0 && errno != EINVAL)
+            return -1;
+    }
+    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct caps[2] = {
+        {.effective = (uint32_t)kept_caps, .permitted = (uint32_t)kept_caps},
+        {.effective = (uint32_t)(kept_caps >> 32), .permitted = (uint32_t)(kept_caps >> 32)},
+    };
+    return (int)syscall(SYS_capset, &head, caps);
+}
+
+static int take_identity(const struct guest_exec *msg, int tty)
+{
+    if (!weaken(WEAKEN_USERNS) && setns(FD_USERNS, CLONE_NEWUSER) < 0)
+        return -1;
+    if (tty && fchown(0, msg->uid, 5) < 0)
+        return -1;
+    if (syscall(SYS_setgroups, 0, NULL) < 0 || syscall(SYS_setresgid, msg->gid, msg->gid, msg->gid) < 0)
+        return -1;
+    // Root first: only root may shrink the bounding set, which the user's programs shall have small too.
+    if (syscall(SYS_setresuid, 0, 0, 0) < 0 || drop_caps() < 0)
+        return -1;
+    if (msg->uid != 0 && syscall(SYS_setresuid, msg->uid, msg->uid, msg->uid) < 0)
+        return -1;
+    return 0;
+}
+
+static int limit(const struct guest_exec *msg)
+{
+    struct rlimit files = {.rlim_cur = msg->files, .rlim_max = msg->files};
+    struct rlimit none = {0};
+    if (!weaken(WEAKEN_FILES) && setrlimit(RLIMIT_NOFILE, &files) < 0)
+        return -1;
+    return weaken(WEAKEN_CORE) ? 0 : setrlimit(RLIMIT_CORE, &none);
+}
+
+static const char *variable(char **envp, const char *name)
+{
+    size_t len = strlen(name);
+    for (; *envp != NULL; envp++) {
+        if (strncmp(*envp, name, len) == 0 && (*envp)[len] == '=')
+            return *envp + len + 1;
+    }
+    return NULL;
+}
+
+// As a shell looks for a command: the first that can be executed; a file that may not be is remembered.
+static void exec_search(struct plan *plan)
+{
+    static char path[4096];
+    const char *name = plan->argv[0];
+    if (strchr(name, '/') != NULL || *name == '\0') {
+        (void)execve(name, plan->argv, plan->envp);
+        return;
+    }
+    const char *dirs = variable(plan->envp, "PATH");
+    int seen = ENOENT;
+    for (const char *dir = dirs != NULL ? dirs : "/usr/bin:/bin"; *dir != '\0';) {
+        int len = (int)strcspn(dir, ":");
+        int n = snprintf(path, sizeof path, "%.*s/%s", len, len > 0 ? dir : ".", name);
+        if (n > 0 && (size_t)n < sizeof path)
+            (void)execve(path, plan->argv, plan->envp);
+        if (errno != ENOENT && errno != ENOTDIR)
+            seen = errno;
+        if (errno != ENOENT && errno != ENOTDIR && errno != EACCES)
+            break;
+        dir += len;
+        dir += *dir == ':';
+    }
+    errno = seen;
+}
+
+static int run_child(void *arg)
+{
+    struct plan *plan = arg;
+    int tty = (plan->msg->flags & GUEST_EXEC_TTY) != 0;
+    (void)setsid();
+    for (int fd = 0; fd < 3; fd++) {
+        if (dup2(plan->stdio[fd], fd) < 0)
+            return fail(plan, STEP_SETUP);
+    }
+    if (take_identity(plan->msg, tty) < 0 || limit(plan->msg) < 0)
+        return fail(plan, STEP_SETUP);
+    if (!weaken(WEAKEN_FDS))
+        (void)close_range(3, ~0u, 0);
+    if (tty && ioctl(0, TIOCSCTTY, 0) < 0)
+        return fail(plan, STEP_SETUP);
+    (void)umask(022);
+    if (chdir(plan->cwd) < 0)
+        return fail(plan, STEP_CWD);
+    sigset_t none;
+    (void)sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    exec_search(plan);
+    return fail(plan, STEP_EXEC);
+}
+
+// --- what the child's standard streams are ---
+
+struct streams {
+    int child[3]; // ends for the child
+    int ours[3];  // ends for whoever asked, n of them
+    unsigned n;
+};
+
+static void streams_close(struct streams *s)
+{
+    for (int i = 0; i < 3; i++) {
+        if (s->child[i] > 2)
+            fd_close(s->child[i]);
+        fd_close(s->ours[i]);
+    }
+}
+
+static int open_terminal(struct streams *s, const struct guest_exec *msg)
+{
+    struct winsize size = {.ws_row = msg->rows, .ws_col = msg->cols};
+    int unlock = 0;
+    int master = openat(FD_PTS, "ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (master < 0)
+        return -errno;
+    s->ours[s->n++] = master;
+    if (ioctl(master, TIOCSPTLCK, &unlock) < 0)
+        return -errno;
+    s->child[0] = ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (s->child[0] < 0)
+        return -errno;
+    (void)ioctl(master, TIOCSWINSZ, &size);
+    return 0;
+}
+
+static int open_pipe(struct streams *s, int child_fd)
+{
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return -errno;
+    int child_end = child_fd == 0 ? 0 : 1;
+    s->child[child_fd] = ends[child_end];
+    s->ours[s->n++] = ends[!child_end];
+    return 0;
+}
+
+static int open_streams(struct streams *s, const struct guest_exec *msg)
+{
+    *s = (struct streams){.child = {FD_NULL, -1, -1}, .ours = {-1, -1, -1}};
+    if (msg->flags & GUEST_EXEC_TTY)
+        return open_terminal(s, msg);
+    int r = open_pipe(s, 1);
+    if (r == 0)
+        r = open_pipe(s, 2);
+    if (r == 0 && (msg->flags & GUEST_EXEC_STDIN))
+        r = open_pipe(s, 0);
+    return r;
+}
+
+// --- the message ---
+
+// Splits `len` bytes into exactly the strings that the message counts. 0 or -errno.
+static int split(const struct guest_exec *msg, char *bytes, struct plan *plan)
+{
+    uint64_t total = 1ull + msg->argc + msg->envc;
+    if (msg->argc == 0 || total > GUEST_STRINGS_MAX)
+        return -E2BIG;
+    char *p = bytes, *end = bytes + msg->args_len;
+    unsigned slot = 0;
+    for (uint64_t i = 0; i < total; i++) {
+        char *nul = memchr(p, '\0', (size_t)(end - p));
+        if (nul == NULL)
+            return -EINVAL;
+        if (i == 0) {
+            plan->cwd = p;
+            plan->argv = strings;
+        } else {
+            strings[slot++] = p;
+        }
+        if (i == msg->argc) { // the last argument: end the vector, the variables follow
+            strings[slot++] = NULL;
+            plan->envp = strings + slot;
+        }
+        p = nul + 1;
+    }
+    strings[slot] = NULL;
+    return p == end ? 0 : -EINVAL;
+}
+
+static int find_strings(const struct guest_exec *msg, size_t len, const struct wire_fds *fds,
+                        char **ret)
+{
+    if (!(msg->flags & GUEST_EXEC_ARGS_FD)) {
+        *ret = (char *)(uintptr_t)(msg + 1);
+        return msg->args_len == len - sizeof *msg && msg->args_len > 0 ? 0 : -EINVAL;
+    }
+    struct stat st;
+    if (fds->n != 1 || len != sizeof *msg || msg->args_len == 0 || msg->args_len > GUEST_ARGS_MAX ||
+        fstat(fds->fd[0], &st) < 0 || st.st_size < msg->args_len)
+        return -EINVAL;
+    *ret = mmap(NULL, msg->args_len, PROT_READ | PROT_WRITE, MAP_PRIVATE, fds->fd[0], 0);
+    return *ret == MAP_FAILED ? -errno : 0;
+}
+
+// --- entries ---
+
+// Has anybody been left in the entry's cgroup?
+static int is_populated(const struct exec *exec)
+{
+    char text[64];
+    ssize_t n = fd_read_file(exec->cgroup, "cgroup.events", text, sizeof text);
+    return n < 0 || strstr(text, "populated 0") == NULL;
+}
+
+int guest_exec_cgroup(struct guest *guest, unsigned i)
+{
+    char name[16];
+    (void)snprintf(name, sizeof name, "e%u", i);
+    if (mkdirat(FD_CGROUP, name, 0755) < 0 && errno != EEXIST)
+        return -errno;
+    guest->execs[i].cgroup = openat(FD_CGROUP, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return guest->execs[i].cgroup < 0 ? -errno : 0;
+}
+
+static int is_usable(struct exec *exec)
+{
+    if (exec->state == EXEC_LINGERING && !is_populated(exec))
+        exec->state = EXEC_FREE;
+    return exec->state == EXEC_FREE;
+}
+
+static struct exec *find(struct guest *guest, uint32_t id)
+{
+    for (unsigned i = 0; i < guest->n_execs; i++) {
+        if (guest->execs[i].state != EXEC_FREE && guest->execs[i].id == id)
+            return &guest->execs[i];
+    }
+    return NULL;
+}
+
+static int take_entry(struct guest *guest, uint32_t id, struct exec **ret)
+{
+    if (find(guest, id) != NULL)
+        return -EEXIST;
+    unsigned i = 0;
+    while (i < guest->n_execs && !is_usable(&guest->execs[i]))
+        i++;
+    if (i == GUEST_EXECS_MAX)
+        return -EAGAIN;
+    if (i == guest->n_execs) {
+        int r = guest_exec_cgroup(guest, i);
+        if (r < 0)
+            return r;
+        guest->n_execs++;
+    }
+    *ret = &guest->execs[i];
+    return 0;
+}
+
+// --- putting it together ---
+
+static int start(struct exec *exec, struct plan *plan)
+{
+    struct clone_args args = {
+        .flags = CLONE_VM | CLONE_VFORK | CLONE_INTO_CGROUP | CLONE_CLEAR_SIGHAND,
+        .exit_signal = SIGCHLD,
+        .stack = (uintptr_t)child_stack,
+        .stack_size = sizeof child_stack,
+        .cgroup = (uint64_t)exec->cgroup,
+    };
+    long pid = spawn(&args, run_child, plan);
+    if (pid < 0) {
+        plan->step = STEP_SETUP;
+        plan->sys_errno = (int)-pid;
+        return -1;
+    }
+    if (plan->step != STEP_NONE) { // never became a program: nobody's but ours to reap
+        (void)waitpid((pid_t)pid, NULL, 0);
+        return -1;
+    }
+    exec->pid = (pid_t)pid;
+    return 0;
+}
+
+static void answer_failed(uint32_t id, enum guest_step step, int sys_errno)
+{
+    struct guest_failed msg = {
+        .head = {.version = WIRE_VERSION, .type = GUEST_FAILED, .id = id},
+        .step = step,
+        .sys_errno = sys_errno,
+    };
+    (void)wire_send(FD_SOCK, &msg, sizeof msg, NULL, 0, NULL, 0);
+}
+
+static void run(struct guest *guest, const struct guest_exec *msg, struct plan *plan)
+{
+    struct exec *exec;
+    struct streams s;
+    int r = take_entry(guest, msg->head.id, &exec);
+    if (r < 0) {
+        answer_failed(msg->head.id, STEP_SETUP, -r);
+        return;
+    }
+    r = open_streams(&s, msg);
+    if (r < 0) {
+        streams_close(&s);
+        answer_failed(msg->head.id, STEP_SETUP, -r);
+        return;
+    }
+    int tty = (msg->flags & GUEST_EXEC_TTY) != 0;
+    for (int i = 0; i < 3; i++)
+        plan->stdio[i] = s.child[tty ? 0 : i];
+    guest_read_gauges(guest, &exec->before);
+    if (start(exec, plan) < 0) {
+        streams_close(&s);
+        answer_failed(msg->head.id, plan->step, plan->sys_errno);
+        return;
+    }
+    exec->id = msg->head.id;
+    exec->state = EXEC_RUNNING;
+    exec->killed = 0;
+    struct guest_started started = {
+        .head = {.version = WIRE_VERSION, .type = GUEST_STARTED, .id = msg->head.id},
+        .pid = exec->pid,
+    };
+    (void)wire_send(FD_SOCK, &started, sizeof started, NULL, 0, s.ours, s.n);
+    streams_close(&s);
+}
+
+void guest_exec(struct guest *guest, const struct guest_exec *msg, size_t len, struct wire_fds *fds)
+{
+    struct plan plan = {.msg = msg};
+    char *bytes = NULL;
+    int r = find_strings(msg, len, fds, &bytes);
+    if (r == 0)
+        r = split(msg, bytes, &plan);
+    if (r < 0)
+        answer_failed(msg->head.id, STEP_ARGS, -r);
+    else
+        run(guest, msg, &plan);
+    if (bytes != NULL && bytes != MAP_FAILED && (msg->flags & GUEST_EXEC_ARGS_FD))
+        (void)munmap(bytes, msg->args_len);
+}
+
+void guest_signal(struct guest *guest, const struct guest_signal *msg)
+{
+    struct exec *exec = find(guest, msg->head.id);
+    if (exec == NULL)
+        return;
+    if (msg->signal != SIGKILL || weaken(WEAKEN_CGROUPKILL)) {
+        if (exec->state == EXEC_RUNNING)
+            (void)kill(msg->signal == SIGKILL ? exec->pid : -exec->pid, msg->signal);
+        return;
+    }
+    exec->killed = 1;
+    (void)fd_write_file(exec->cgroup, "cgroup.kill", "1");
+}
+
+// --- the end of an exec ---
+
+static void report(struct guest *guest, struct exec *exec)
+{
+    struct gauges now;
+    guest_read_gauges(guest, &now);
+    struct guest_exited msg = {
+        .head = {.version = WIRE_VERSION, .type = GUEST_EXITED, .id = exec->id},
+        .status = exec->status,
+        .cpu_usec = exec->cpu_usec,
+        .rss_peak = exec->rss_peak,
+    };
+    msg.limits |= now.oom_kills > exec->before.oom_kills ? GUEST_LIMIT_OOM : 0;
+    msg.limits |= now.pids_refused > exec->before.pids_refused ? GUEST_LIMIT_PIDS : 0;
+    msg.limits |= guest_disk_full(guest) ? GUEST_LIMIT_DISK : 0;
+    (void)wire_send(FD_SOCK, &msg, sizeof msg, NULL, 0, NULL, 0);
+    exec->state = EXEC_LINGERING;
+}
+
+static struct exec *find_pid(struct guest *guest, pid_t pid)
+{
+    for (unsigned i = 0; i < guest->n_execs; i++) {
+        if (guest->execs[i].state == EXEC_RUNNING && guest->execs[i].pid == pid)
+            return &guest->execs[i];
+    }
+    return NULL;
+}
+
+static void ended(struct guest *guest, struct exec *exec, int status, const struct rusage *ru)
+{
+    exec->status = status;
+    exec->cpu_usec = (uint64_t)(ru->ru_utime.tv_sec + ru->ru_stime.tv_sec) * 1000000u +
+                     (uint64_t)(ru->ru_utime.tv_usec + ru->ru_stime.tv_usec);
+    exec->rss_peak = (uint64_t)ru->ru_maxrss * 1024u;
+    if (exec->killed && is_populated(exec))
+        exec->state = EXEC_KILLED;
+    else
+        report(guest, exec);
+}
+
+void guest_reap(struct guest *guest)
+{
+    int status, any = 0;
+    struct rusage ru;
+    pid_t pid;
+    while ((pid = wait4(-1, &status, WNOHANG, &ru)) > 0) {
+        struct exec *exec = find_pid(guest, pid);
+        if (exec != NULL)
+            ended(guest, exec, status, &ru);
+        any = 1;
+    }
+    for (unsigned i = 0; any && i < guest->n_execs; i++) {
+        struct exec *exec = &guest->execs[i];
+        if (exec->state == EXEC_KILLED && !is_populated(exec))
+            report(guest, exec);
+    }
+}

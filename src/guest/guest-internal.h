@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the guest's own files share. Descriptors have fixed numbers from boot on, so that whatever else
+// the spawner left open can be closed in one call.
+#pragma once
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "wire/guest-msg.h"
+
+enum guest_fd {
+    FD_NULL = 0, // 0, 1 and 2 are /dev/null
+    FD_SOCK = 3,
+    FD_USERNS,
+    FD_CGROUP,
+    FD_PTS,
+    FD_ROOT,         // O_PATH of /, for statfs
+    FD_GAUGE_MEMORY, // -1 behind a gauge that is not there is expressed by guest.gauges
+    FD_GAUGE_PIDS,
+    FD_GAUGE_DISK_USED,
+    FD_GAUGE_DISK_MAX,
+    FD_FIRST_FREE,
+};
+
+struct gauges {
+    uint64_t oom_kills;
+    uint64_t pids_refused;
+};
+
+enum exec_state {
+    EXEC_FREE,      // the entry and its cgroup are unused
+    EXEC_RUNNING,   // waits for its first process
+    EXEC_KILLED,    // first process reaped after a kill, waits for the rest to go
+    EXEC_LINGERING, // reported, but processes it left behind may live in its cgroup
+};
+
+struct exec {
+    enum exec_state state;
+    uint32_t id;
+    pid_t pid;
+    int cgroup; // directory e<index>, made on first use and kept; -1 before
+    int killed;
+    int status;
+    uint64_t cpu_usec;
+    uint64_t rss_peak;
+    struct gauges before;
+};
+
+struct guest {
+    uint32_t slot;
+    uint32_t gauges; // enum guest_root_flag
+    unsigned n_execs; // entries ever used
+    struct exec execs[GUEST_EXECS_MAX];
+};
+
+// Before the root is known: cgroups, network, /proc, /dev, /sys staged. Ends the guest on failure.
+void guest_boot(const struct guest_boot *boot);
+// Takes the root that the keeper sent, enters it, and becomes powerless.
+void guest_take_root(struct guest *guest, const struct guest_root *msg, struct wire_fds *fds);
+// Starts what a GUEST_EXEC message asks for and answers it.
+void guest_exec(struct guest *guest, const struct guest_exec *msg, size_t len, struct wire_fds *fds);
+void guest_signal(struct guest *guest, const struct guest_signal *msg);
+// Reaps whatever has ended and reports the execs among them.
+void guest_reap(struct guest *guest);
+
+// Moves a descriptor to a fixed number; a failed open (-1) ends the guest.
+void guest_place_fd(int fd, int place);
+// Makes sure that exec entry `i` has a cgroup directory. 0 or -errno.
+int guest_exec_cgroup(struct guest *guest, unsigned i);
+void guest_read_gauges(const struct guest *guest, struct gauges *ret);
+int guest_disk_full(const struct guest *guest);
+
+// Tells the other end what failed, and ends the guest.
+_Noreturn void guest_die(const char *step, int sys_errno);

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+// Making a box, in steps between which the keeper listens: cgroups and a socket, the spawner forks the
+// guest, meanwhile disk and root are made and sent to the guest's socket, the guest says it is ready.
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "box/root.h"
+#include "keeper/keeper-internal.h"
+#include "wire/guest-msg.h"
+
+struct box *build_find_slot(struct keeper *k)
+{
+    for (uint32_t i = 1; i < k->slots.n; i++) {
+        if (k->boxes[i].state == BOX_NONE)
+            return &k->boxes[i];
+    }
+    return NULL;
+}
+
+// --- images ---
+
+struct keeper_image *build_image(struct keeper *k, const char *name, struct err *err)
+{
+    struct keeper_image *free_entry = NULL;
+    for (unsigned i = 0; i < KEEPER_IMAGES_MAX; i++) {
+        struct keeper_image *e = &k->images[i];
+        if (e->name[0] != '\0' && strcmp(e->name, name) == 0)
+            return e;
+        if (e->users == 0 && (free_entry == NULL || e->name[0] == '\0'))
+            free_entry = e;
+    }
+    if (free_entry == NULL) {
+        (void)err_set(err, ERR_EXHAUSTED, "boxes of %d images run already", KEEPER_IMAGES_MAX);
+        return NULL;
+    }
+    struct image image;
+    if (image_open(k->data_fd, name, &image, err) < 0)
+        return NULL;
+    if (free_entry->name[0] != '\0')
+        image_done(&free_entry->image);
+    free_entry->image = image;
+    (void)snprintf(free_entry->name, sizeof free_entry->name, "%s", name);
+    return free_entry;
+}
+
+// --- disk and root ---
+
+// The disk's top directory.
+static int open_disk(struct keeper *k, struct box *box, struct err *err)
+{
+    switch (box->disk_kind) {
+    case DISK_TMPFS:
+        return tmpfs_make(box->limits.disk, keeper_host_id(k, box->slot), err);
+    case DISK_BLANK:
+        box->disk = box->number;
+        return volume_make_blank(k->volume, box->disk, box->limits.disk, err);
+    default:
+        return volume_open_kept(k->volume, box->disk, box->limits.disk, err);
+    }
+}
+
+struct root_message {
+    struct guest_root msg;
+    unsigned n;
+    int fds[WIRE_FDS_MAX];
+};
+
+static void add_fd(struct root_message *m, int fd)
+{
+    m->fds[m->n++] = fd;
+}
+
+static int send_root(struct keeper *k, struct box *box, const struct root *root, int disk,
+                     struct err *err)
+{
+    struct root_message m = {
+        .msg = {.head = {.version = WIRE_VERSION, .type = GUEST_ROOT}, .slot = box->slot},
+    };
+    struct cgroup_gauges gauges;
+    int disk_gauges[2] = {-1, -1};
+    add_fd(&m, root->overlay);
+    for (unsigned i = 0; i < root->n_binds; i++) {
+        (void)snprintf(m.msg.target[i], sizeof m.msg.target[i], "%s", root->targets[i]);
+        add_fd(&m, root->binds[i]);
+    }
+    m.msg.n_binds = root->n_binds;
+    if (cgroups_gauges(k->cgroups, keeper_host_slot(k, box->slot), &gauges, err) < 0)
+        return -1;
+    m.msg.flags = GUEST_ROOT_GAUGE_MEMORY | GUEST_ROOT_GAUGE_PIDS;
+    add_fd(&m, gauges.memory);
+    add_fd(&m, gauges.pids);
+    if (box->disk_kind != DISK_TMPFS && volume_gauges(k->volume, disk, disk_gauges) == 0) {
+        m.msg.flags |= GUEST_ROOT_GAUGE_DISK;
+        add_fd(&m, disk_gauges[0]);
+        add_fd(&m, disk_gauges[1]);
+    }
+    int r = wire_send(box->guest, &m.msg, sizeof m.msg, NULL, 0, m.fds, m.n);
+    fd_close(gauges.memory);
+    fd_close(gauges.pids);
+    fd_close(disk_gauges[0]);
+    fd_close(disk_gauges[1]);
+    return r < 0 ? err_sys(err, -r, "send a box its root") : 0;
+}
+
+int build_root(struct keeper *k, struct box *box, struct err *err)
+{
+    auto_fd disk = open_disk(k, box, err);
+    if (disk < 0)
+        return -1;
+    struct root_disk options = {.fd = disk, .idmap = box->disk_kind != DISK_TMPFS};
+    struct root root;
+    if (root_make(&box->image->image, &options, box->userns, keeper_host_id(k, box->slot), &root,
+                  err) < 0)
+        return -1;
+    int r = send_root(k, box, &root, disk, err);
+    root_done(&root);
+    if (r == 0)
+        box->state = BOX_ROOTING;
+    return r;
+}
+
+// --- steps ---
+
+static int send_spawn(struct keeper *k, struct box *box, int guest_end, struct err *err)
+{
+    struct cgroup_join join;
+    struct spawner_spawn msg = {
+        .head = {.version = WIRE_VERSION, .type = SPAWNER_SPAWN, .id = box->slot},
+        .slot = box->slot,
+    };
+    if (cgroups_join(k->cgroups, keeper_host_slot(k, box->slot), &join, err) < 0)
+        return -1;
+    int fds[3 + SPAWN_JOIN_MAX] = {guest_end, box->userns, join.dir};
+    msg.n_join = join.n;
+    memcpy(fds + 3, join.procs, sizeof(int) * join.n);
+    int r = wire_send(k->spawner, &msg, sizeof msg, NULL, 0, fds, 3 + join.n);
+    for (unsigned i = 0; i < join.n; i++)
+        fd_close(join.procs[i]);
+    fd_close(join.dir);
+    return r < 0 ? err_sys(err, -r, "ask the spawner for a box") : 0;
+}
+
+static int spawn(struct keeper *k, struct box *box, struct err *err)
+{
+    int ends[2];
+    int r = wire_pair(ends);
+    if (r < 0)
+        return err_sys(err, -r, "make the socket of a box");
+    box->guest = ends[0];
+    r = keeper_watch(k, box->guest, EVENT_GUEST, box->slot);
+    if (r < 0)
+        (void)err_sys(err, -r, "watch the socket of a box");
+    else
+        r = send_spawn(k, box, ends[1], err);
+    fd_close(ends[1]);
+    if (r < 0)
+        return -1;
+    box->state = BOX_BLANK;
+    return box->image != NULL ? build_root(k, box, err) : 0;
+}
+
+void build_start(struct keeper *k, struct box *box)
+{
+    struct err err = {0};
+    box->number = ++k->next_number;
+    box->state = BOX_USERNS;
+    if (box->image != NULL)
+        box->image->users++;
+    if (box->userns < 0) {
+        struct spawner_slot msg = {
+            .head = {.version = WIRE_VERSION, .type = SPAWNER_USERNS, .id = box->slot},
+            .slot = box->slot,
+        };
+        int r = wire_send(k->spawner, &msg, sizeof msg, NULL, 0, NULL, 0);
+        if (r < 0) {
+            (void)err_sys(&err, -r, "ask the spawner");
+            build_failed(k, box, &err);
+            return;
+        }
+    }
+    uint32_t guest_uid = keeper_host_id(k, box->slot) + SLOT_GUEST_ID;
+    if (cgroups_make(k->cgroups, keeper_host_slot(k, box->slot), guest_uid, &box->limits, &err) < 0) {
+        build_failed(k, box, &err);
+        return;
+    }
+    box->has_cgroups = 1;
+    if (box->userns >= 0 && spawn(k, box, &err) < 0)
+        build_failed(k, box, &err);
+}
+
+void build_userns_made(struct keeper *k, struct box *box, int fd)
+{
+    struct err err = {0};
+    fd_close(box->userns);
+    box->userns = fd;
+    if (box->state == BOX_USERNS && spawn(k, box, &err) < 0)
+        build_failed(k, box, &err);
+}
+
+void build_spawned(struct keeper *k, struct box *box, int pidfd)
+{
+    struct err err = {0};
+    box->pidfd = pidfd;
+    int r = keeper_watch(k, pidfd, EVENT_END, box->slot);
+    if (r < 0) {
+        (void)err_sys(&err, -r, "watch a box");
+        build_failed(k, box, &err);
+    } else if (box->state == BOX_DYING) {
+        end_begin(k, box);
+    }
+}
+
+static void ready(struct keeper *k, struct box *box)
+{
+    box->state = BOX_READY;
+    if (box->in_pool)
+        return;
+    box->state = BOX_LIVE;
+    reply_claimed(k, box);
+}
+
+void build_guest_event(struct keeper *k, struct box *box)
+{
+    union {
+        struct wire_head head;
+        struct guest_error error;
+    } msg;
+    struct wire_fds fds;
+    struct err err = {0};
+    ssize_t n = wire_recv(box->guest, &msg, sizeof msg, &fds, MSG_DONTWAIT);
+    if (n == -EAGAIN)
+        return;
+    wire_fds_close(&fds);
+    if (n > 0 && msg.head.type == GUEST_READY && box->state == BOX_ROOTING) {
+        ready(k, box);
+        return;
+    }
+    if (n == sizeof msg.error && msg.head.type == GUEST_ERROR) {
+        msg.error.step[sizeof msg.error.step - 1] = '\0';
+        (void)err_sys(&err, msg.error.sys_errno, "%s", msg.error.step);
+    } else {
+        (void)err_set(&err, ERR_INTERNAL, "a box ended before it was ready");
+    }
+    build_failed(k, box, &err);
+}
+
+void build_failed(struct keeper *k, struct box *box, const struct err *err)
+{
+    if (!box->in_pool && box->request != 0)
+        reply_error(k, box->request, err);
+    box->request = 0;
+    end_begin(k, box);
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Taking a box apart: kill its PID 1 (the kernel kills the rest with it and lets us reap it last), tell
+// the client, then remove mounts, cgroups and a disk that was not to be kept.
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/pidfd.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/weaken.h"
+#include "keeper/keeper-internal.h"
+
+static void drop_disk(struct keeper *k, struct box *box)
+{
+    struct err err = {0};
+    if (box->disk_kind == DISK_BLANK && box->disk != 0)
+        (void)volume_drop_blank(k->volume, box->disk, &err);
+}
+
+// Everything but B, which the slot's next box takes over.
+static void clear(struct box *box)
+{
+    uint32_t slot = box->slot;
+    int userns = box->userns;
+    *box = (struct box){.slot = slot, .userns = userns, .guest = -1, .pidfd = -1, .mntns = -1};
+}
+
+static void finish(struct keeper *k, struct box *box)
+{
+    uint64_t number = box->number;
+    int tell = box->asked;
+    fd_close(box->guest);
+    fd_close(box->pidfd);
+    fd_close(box->mntns);
+    if (box->has_cgroups)
+        (void)cgroups_remove(k->cgroups, keeper_host_slot(k, box->slot));
+    drop_disk(k, box);
+    if (box->image != NULL)
+        box->image->users--;
+    clear(box);
+    if (tell)
+        reply_gone(k, number);
+}
+
+void end_begin(struct keeper *k, struct box *box)
+{
+    int spawning = box->guest >= 0 && box->pidfd < 0; // the spawner will still hand us its pidfd
+    box->state = BOX_DYING;
+    if (box->pidfd >= 0) {
+        (void)pidfd_send_signal(box->pidfd, SIGKILL, NULL, 0);
+        if (weaken(WEAKEN_PID))
+            cgroups_kill(k->cgroups, keeper_host_slot(k, box->slot));
+    } else if (!spawning) {
+        finish(k, box);
+    }
+}
+
+static void reap(struct keeper *k, struct box *box, struct keeper_ended *ret)
+{
+    siginfo_t info;
+    struct rusage ru = {0};
+    struct cgroup_stats stats;
+    (void)syscall(SYS_waitid, P_PIDFD, box->pidfd, &info, WEXITED, &ru);
+    cgroups_stats(k->cgroups, keeper_host_slot(k, box->slot), &stats);
+    *ret = (struct keeper_ended){
+        .head = {.version = WIRE_VERSION, .type = KEEPER_ENDED, .id = box->request},
+        .box = box->number,
+        .cpu_usec = (uint64_t)(ru.ru_utime.tv_sec + ru.ru_stime.tv_sec) * 1000000u +
+                    (uint64_t)(ru.ru_utime.tv_usec + ru.ru_stime.tv_usec),
+        .memory_peak = stats.memory_peak,
+        .oom_kills = stats.oom_kills,
+        .asked = box->asked != 0,
+    };
+}
+
+void end_event(struct keeper *k, struct box *box)
+{
+    struct err err = {0};
+    struct keeper_ended ended;
+    int was_live = box->state == BOX_LIVE || box->asked;
+    if (box->state == BOX_ROOTING || box->state == BOX_BLANK) {
+        // The guest may have said why before it went.
+        build_guest_event(k, box);
+        if (box->state != BOX_DYING) {
+            (void)err_set(&err, ERR_INTERNAL, "a box ended before it was ready");
+            build_failed(k, box, &err);
+        }
+    }
+    reap(k, box, &ended);
+    if (was_live) {
+        box->asked = 1; // so that its going is told, too, when it died alone
+        reply_ended(k, &ended);
+    }
+    finish(k, box);
+}
+
+unsigned end_pending(const struct keeper *k)
+{
+    unsigned n = 0;
+    for (uint32_t i = 1; i < k->slots.n; i++)
+        n += k->boxes[i].state != BOX_NONE;
+    return n;
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <linux/securebits.h>
+
+#include "base/fd.h"
+#include "base/weaken.h"
+#include "box/data.h"
+#include "keeper/keeper-internal.h"
+
+int keeper_watch(struct keeper *k, int fd, enum event_kind kind, uint32_t slot)
+{
+    struct epoll_event ev = {.events = EPOLLIN, .data.u64 = (uint64_t)kind << 32 | slot};
+    return epoll_ctl(k->epoll, EPOLL_CTL_ADD, fd, &ev) < 0 ? -errno : 0;
+}
+
+uint32_t keeper_host_id(const struct keeper *k, uint32_t slot)
+{
+    return weaken(WEAKEN_USERNS) ? 0 : SLOT_ID_BASE + (k->slots.first + slot) * SLOT_IDS;
+}
+
+uint32_t keeper_host_slot(const struct keeper *k, uint32_t slot)
+{
+    return k->slots.first + slot;
+}
+
+// --- starting ---
+
+static int own_process(struct err *err)
+{
+    // A terminal's signals are for the client; it says when to stop by closing its socket.
+    (void)setsid();
+    (void)signal(SIGPIPE, SIG_IGN);
+    (void)umask(022);
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        files.rlim_cur = files.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &files);
+    }
+    if (geteuid() != 0)
+        return err_set(err, ERR_DENIED, "boxes need root: run this as root, with sudo for instance");
+    if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
+        return err_sys(err, errno, "make the keeper's mount namespace");
+    // Lets root.c take on the file system ids of a box without losing its capabilities.
+    if (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0) < 0)
+        return err_sys(err, errno, "set securebits");
+    return 0;
+}
+
+static int make_boxes(struct keeper *k, struct err *err)
+{
+    if (slots_take(k->config.boxes + 1, &k->slots, err) < 0)
+        return -1;
+    k->boxes = calloc(k->slots.n, sizeof *k->boxes);
+    if (k->boxes == NULL)
+        return err_sys(err, ENOMEM, "boxes");
+    for (uint32_t i = 0; i < k->slots.n; i++)
+        k->boxes[i] = (struct box){.slot = i, .userns = -1, .guest = -1, .pidfd = -1, .mntns = -1};
+    return 0;
+}
+
+static int start(struct keeper *k, struct err *err)
+{
+    if (own_process(err) < 0 || make_boxes(k, err) < 0)
+        return -1;
+    k->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (k->epoll < 0)
+        return err_sys(err, errno, "epoll");
+    int r = keeper_watch(k, k->client, EVENT_CLIENT, 0);
+    if (r < 0)
+        return err_sys(err, -r, "watch the client");
+    if (spawner_link_start(k, err) < 0 || cgroups_open(&k->cgroups, err) < 0)
+        return -1;
+    k->data_fd = data_open(k->config.data, err);
+    if (k->data_fd < 0)
+        return -1;
+    return k->config.volume_bytes > 0
+               ? volume_open(k->data_fd, k->config.volume_bytes, &k->volume, err)
+               : 0;
+}
+
+// --- the loop ---
+
+static void dispatch(struct keeper *k, uint64_t data)
+{
+    struct box *box = &k->boxes[data & 0xffffffffu];
+    switch ((enum event_kind)(data >> 32)) {
+    case EVENT_CLIENT:
+        request_event(k);
+        break;
+    case EVENT_SPAWNER:
+        if (k->spawner >= 0)
+            spawner_link_event(k);
+        break;
+    case EVENT_GUEST:
+        if (box->state == BOX_ROOTING || box->state == BOX_BLANK || box->state == BOX_READY)
+            build_guest_event(k, box);
+        else if (box->state != BOX_LIVE && box->guest >= 0)
+            (void)epoll_ctl(k->epoll, EPOLL_CTL_DEL, box->guest, NULL);
+        break;
+    case EVENT_END:
+        if (box->pidfd >= 0)
+            end_event(k, box);
+        break;
+    }
+}
+
+static void loop(struct keeper *k)
+{
+    // One event at a time: handling one may close the descriptor that the next would be about.
+    struct epoll_event ev;
+    while (!k->closing || end_pending(k) > 0) {
+        int n = epoll_wait(k->epoll, &ev, 1, pool_wait(k));
+        if (n > 0)
+            dispatch(k, ev.data.u64);
+        else if (n == 0)
+            pool_work(k);
+    }
+}
+
+static void finish(struct keeper *k)
+{
+    fd_close(k->spawner); // ends the spawner
+    if (k->spawner_pid > 0)
+        (void)waitpid(k->spawner_pid, NULL, 0);
+    volume_free(k->volume);
+}
+
+static _Noreturn void keeper_main(const struct keeper_config *config, int client)
+{
+    static struct keeper k;
+    struct err err = {0};
+    k = (struct keeper){
+        .config = *config, .client = client, .spawner = -1, .epoll = -1, .data_fd = -1};
+    if (start(&k, &err) < 0) {
+        reply_error(&k, 0, &err);
+        k.closing = 1;
+    } else {
+        loop(&k);
+    }
+    finish(&k);
+    _exit(0);
+}
+
+// Leaves only standard input, output and error, as /dev/null, and the socket.
+static int forget_descriptors(int client)
+{
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (int fd = 0; fd < 3; fd++)
+        (void)dup2(null, fd);
+    int kept = fcntl(client, F_DUPFD_CLOEXEC, 3);
+    if (kept != 3) {
+        (void)dup3(client == 3 ? client : kept, 3, O_CLOEXEC);
+    }
+    (void)close_range(4, ~0u, 0);
+    return 3;
+}
+
+int keeper_start(const struct keeper_config *config, struct keeper_process *ret, struct err *err)
+{
+    int ends[2];
+    int r = wire_pair(ends);
+    if (r < 0)
+        return err_sys(err, -r, "make the keeper's socket");
+    pid_t pid = fork();
+    if (pid < 0) {
+        fd_close(ends[0]);
+        fd_close(ends[1]);
+        return err_sys(err, errno, "fork the keeper");
+    }
+    if (pid == 0)
+        keeper_main(config, forget_descriptors(ends[1]));
+    fd_close(ends[1]);
+    *ret = (struct keeper_process){.sock = ends[0], .pid = pid};
+    return 0;
+}
+
+void keeper_stop(struct keeper_process *keeper)
+{
+    fd_close(keeper->sock);
+    keeper->sock = -1;
+    while (waitpid(keeper->pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Boxes made before anybody asks. Making one takes both cores for a while, so it waits until requests
+// have paused, unless the pool has run half empty.
+#include "base/clock.h"
+#include "box/limits.h"
+#include "keeper/keeper-internal.h"
+
+enum { QUIET_MS = 3 };
+
+struct counts {
+    uint32_t ready, blank; // there, or being made
+    uint32_t making;
+};
+
+static struct counts count(const struct keeper *k)
+{
+    struct counts c = {0};
+    for (uint32_t i = 1; i < k->slots.n; i++) {
+        const struct box *box = &k->boxes[i];
+        if (!box->in_pool || box->state == BOX_DYING)
+            continue;
+        if (box->pooled_root)
+            c.ready++;
+        else
+            c.blank++;
+        c.making += box->pooled_root && box->state != BOX_READY;
+        c.making += !box->pooled_root && box->pidfd < 0;
+    }
+    return c;
+}
+
+struct box *pool_take(struct keeper *k, enum box_state state)
+{
+    for (uint32_t i = 1; i < k->slots.n; i++) {
+        struct box *box = &k->boxes[i];
+        if (box->in_pool && box->state == state && (state == BOX_READY || !box->pooled_root)) {
+            box->in_pool = 0;
+            return box;
+        }
+    }
+    return NULL;
+}
+
+static int wants(const struct keeper *k, const struct counts *c)
+{
+    return c->ready < k->config.pool_ready || c->blank < k->config.pool_blank;
+}
+
+int pool_wait(const struct keeper *k)
+{
+    struct counts c = count(k);
+    if (k->closing || !wants(k, &c) || c.making >= 2)
+        return -1;
+    if (c.ready < k->config.pool_ready / 2)
+        return 0;
+    int64_t quiet = (clock_ns() - k->last_request_ns) / NS_PER_MS;
+    return quiet >= QUIET_MS ? 0 : (int)(QUIET_MS - quiet);
+}
+
+void pool_work(struct keeper *k)
+{
+    struct counts c = count(k);
+    struct box *box = build_find_slot(k);
+    struct err err = {0};
+    if (!wants(k, &c) || box == NULL)
+        return;
+    box->limits = limits_default();
+    box->in_pool = 1;
+    if (c.ready < k->config.pool_ready) {
+        box->pooled_root = 1;
+        box->disk_kind = k->volume != NULL ? DISK_BLANK : DISK_TMPFS;
+        box->image = build_image(k, "host", &err);
+        if (box->image == NULL) { // told to whoever claims one and fails the same way
+            box->in_pool = 0;
+            box->pooled_root = 0;
+            k->config.pool_ready = 0;
+            return;
+        }
+    }
+    build_start(k, box);
+}
+
+void pool_count(const struct keeper *k, struct keeper_state *ret)
+{
+    for (uint32_t i = 1; i < k->slots.n; i++) {
+        const struct box *box = &k->boxes[i];
+        if (box->state == BOX_NONE)
+            continue;
+        if (box->state == BOX_LIVE)
+            ret->live++;
+        else if (box->in_pool && box->state == BOX_READY)
+            ret->ready++;
+        else if (box->in_pool && box->state == BOX_BLANK && !box->pooled_root && box->pidfd >= 0)
+            ret->blank++;
+        else
+            ret->busy++;
+    }
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Starting the spawner in its user namespace Z, and hearing from it.
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <linux/sched.h>
+
+#include "base/fd.h"
+#include "base/weaken.h"
+#include "box/stage.h"
+#include "keeper/keeper-internal.h"
+#include "spawner/spawner.h"
+
+static int write_map(pid_t pid, const char *file, uint32_t host_id, uint32_t n)
+{
+    char path[48], map[48];
+    (void)snprintf(path, sizeof path, "/proc/%d/%s", pid, file);
+    (void)snprintf(map, sizeof map, "0 %u %u", host_id, n);
+    return fd_write_file(AT_FDCWD, path, map);
+}
+
+// Closes all the keeper's descriptors but three; these move to 3, 4 and 5.
+static void keep_three(struct spawner_start *start)
+{
+    int *fds[3] = {&start->sock, &start->stage, &start->go};
+    for (int i = 0; i < 3; i++)
+        *fds[i] = fcntl(*fds[i], F_DUPFD_CLOEXEC, 600);
+    for (int i = 0; i < 3; i++) {
+        (void)dup3(*fds[i], 3 + i, O_CLOEXEC);
+        *fds[i] = 3 + i;
+    }
+    (void)close_range(6, ~0u, 0);
+}
+
+static int start_in_z(struct keeper *k, struct spawner_start *start, struct err *err)
+{
+    int go[2];
+    if (pipe2(go, O_CLOEXEC) < 0)
+        return err_sys(err, errno, "pipe");
+    auto_fd go_read = go[0], go_write = go[1];
+    struct clone_args args = {
+        .flags = CLONE_NEWNS | (weaken(WEAKEN_USERNS) ? 0 : CLONE_NEWUSER),
+        .exit_signal = SIGCHLD,
+    };
+    long pid = syscall(SYS_clone3, &args, sizeof args);
+    if (pid < 0)
+        return err_sys(err, errno, "make the spawner's user namespace");
+    if (pid == 0) {
+        start->go = go_read;
+        keep_three(start);
+        spawner_main(start);
+    }
+    k->spawner_pid = (pid_t)pid;
+    uint32_t n = k->slots.n * SLOT_IDS, base = SLOT_ID_BASE + k->slots.first * SLOT_IDS;
+    int r = weaken(WEAKEN_USERNS) ? 0 : write_map((pid_t)pid, "gid_map", base, n);
+    if (r == 0 && !weaken(WEAKEN_USERNS))
+        r = write_map((pid_t)pid, "uid_map", base, n);
+    if (r < 0)
+        return err_sys(err, -r, "map the spawner's user namespace");
+    return write(go_write, "g", 1) == 1 ? 0 : err_sys(err, errno, "start the spawner");
+}
+
+int spawner_link_start(struct keeper *k, struct err *err)
+{
+    int ends[2];
+    auto_fd stage = stage_make(err);
+    if (stage < 0)
+        return -1;
+    int r = wire_pair(ends);
+    if (r < 0)
+        return err_sys(err, -r, "make the spawner's socket");
+    struct spawner_start start = {.sock = ends[1], .stage = stage};
+    r = start_in_z(k, &start, err);
+    fd_close(ends[1]);
+    k->spawner = ends[0];
+    if (r == 0) {
+        r = keeper_watch(k, k->spawner, EVENT_SPAWNER, 0);
+        if (r < 0)
+            return err_sys(err, -r, "watch the spawner");
+    }
+    return r;
+}
+
+// Without it no box can be made, and it dies only by a bug or by somebody's hand.
+static void lost(struct keeper *k, const struct err *err)
+{
+    for (uint32_t i = 1; i < k->slots.n; i++) {
+        struct box *box = &k->boxes[i];
+        if (box->state == BOX_USERNS || (box->guest >= 0 && box->pidfd < 0)) {
+            fd_close(box->guest); // no pidfd will come any more
+            box->guest = -1;
+            build_failed(k, box, err);
+        }
+    }
+    fd_close(k->spawner);
+    k->spawner = -1;
+}
+
+void spawner_link_event(struct keeper *k)
+{
+    union {
+        struct wire_head head;
+        struct spawner_error error;
+    } msg;
+    struct wire_fds fds;
+    struct err err = {0};
+    ssize_t n = wire_recv(k->spawner, &msg, sizeof msg, &fds, MSG_DONTWAIT);
+    if (n == -EAGAIN || n == -EINTR)
+        return;
+    if (n <= 0) {
+        (void)err_set(&err, ERR_INTERNAL, "the spawner ended");
+        lost(k, &err);
+        return;
+    }
+    struct box *box = msg.head.id > 0 && msg.head.id < k->slots.n ? &k->boxes[msg.head.id] : NULL;
+    if (msg.head.type == SPAWNER_ERROR && n == sizeof msg.error) {
+        msg.error.step[sizeof msg.error.step - 1] = '\0';
+        (void)err_sys(&err, msg.error.sys_errno, "%s", msg.error.step);
+        if (box == NULL) {
+            lost(k, &err);
+        } else {
+            fd_close(box->guest);
+            box->guest = -1;
+            build_failed(k, box, &err);
+        }
+    } else if (box != NULL && fds.n == 1 && msg.head.type == SPAWNER_USERNS_MADE) {
+        build_userns_made(k, box, wire_fds_take(&fds, 0));
+    } else if (box != NULL && fds.n == 1 && msg.head.type == SPAWNER_SPAWNED) {
+        build_spawned(k, box, wire_fds_take(&fds, 0));
+    }
+    wire_fds_close(&fds);
+}

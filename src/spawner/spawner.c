@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spawner/spawner.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <linux/sched.h>
+
+#include "base/fd.h"
+#include "base/weaken.h"
+#include "guest/guest.h"
+#include "wire/spawner-msg.h"
+
+static void answer(int sock, uint32_t id, uint16_t type, int fd)
+{
+    struct spawner_plain msg = {.head = {.version = WIRE_VERSION, .type = type, .id = id}};
+    (void)wire_send(sock, &msg, sizeof msg, NULL, 0, &fd, 1);
+}
+
+static void answer_error(int sock, uint32_t id, const char *step, int sys_errno)
+{
+    struct spawner_error msg = {
+        .head = {.version = WIRE_VERSION, .type = SPAWNER_ERROR, .id = id},
+        .sys_errno = sys_errno,
+    };
+    (void)snprintf(msg.step, sizeof msg.step, "%s", step);
+    (void)wire_send(sock, &msg, sizeof msg, NULL, 0, NULL, 0);
+}
+
+// --- becoming the spawner ---
+
+static int enter_stage(int stage)
+{
+    // Any directory would do as the place to hang it on; this copy of the host's mounts goes next.
+    if (move_mount(stage, "", AT_FDCWD, "/dev", MOVE_MOUNT_F_EMPTY_PATH) < 0 || fchdir(stage) < 0)
+        return -errno;
+    // While the host's own /proc is still in view: the kernel gives a new one to no namespace that
+    // could not see one before.
+    if (mount("proc", "proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
+        return -errno;
+    if (syscall(SYS_pivot_root, ".", ".") < 0 || umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
+        return -errno;
+    return 0;
+}
+
+static int become_spawner(const struct spawner_start *start)
+{
+    char byte;
+    if (read(start->go, &byte, 1) != 1)
+        _exit(0);
+    fd_close(start->go);
+    if (syscall(SYS_setresgid, 0, 0, 0) < 0 || syscall(SYS_setresuid, 0, 0, 0) < 0)
+        return -errno;
+    int r = enter_stage(start->stage);
+    if (r < 0)
+        return r;
+    fd_close(start->stage);
+    for (int fd = 0; fd < 3; fd++) {
+        int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+        if (null < 0 || (null != fd && dup3(null, fd, O_CLOEXEC) < 0))
+            return -errno;
+        if (null > 2)
+            fd_close(null);
+    }
+    return prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 ? -errno : 0;
+}
+
+// --- B ---
+
+static const char *const forbidden[] = {"user", "mnt", "pid", "net", "ipc", "uts", "cgroup", "time"};
+
+// In the new user namespace, whose root we still are: nothing in it shall make namespaces of its own.
+// Root in a box could not lift this: it lacks CAP_SYS_RESOURCE, and its /proc/sys is read-only.
+static int forbid_namespaces(void)
+{
+    for (unsigned i = 0; !weaken(WEAKEN_NESTED) && i < sizeof forbidden / sizeof *forbidden; i++) {
+        char path[64];
+        (void)snprintf(path, sizeof path, "/proc/sys/user/max_%s_namespaces", forbidden[i]);
+        int r = fd_write_file(AT_FDCWD, path, "0");
+        if (r < 0 && r != -ENOENT)
+            return r;
+    }
+    return 0;
+}
+
+static _Noreturn void be_namespace(int sync)
+{
+    char byte;
+    // Only so that the spawner may write our maps; there is nothing of ours to read.
+    (void)prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+    if (write(sync, "d", 1) != 1 || read(sync, &byte, 1) != 1)
+        _exit(1);
+    int r = forbid_namespaces();
+    byte = (char)-r;
+    if (write(sync, &byte, 1) != 1)
+        _exit(1);
+    (void)read(sync, &byte, 1); // until the spawner has opened the namespace
+    _exit(0);
+}
+
+static int write_maps(pid_t pid, uint32_t slot)
+{
+    char path[48], map[48];
+    (void)snprintf(map, sizeof map, "0 %u %u", slot * SLOT_IDS, SLOT_BOX_IDS);
+    (void)snprintf(path, sizeof path, "/proc/%d/gid_map", pid);
+    int r = fd_write_file(AT_FDCWD, path, map);
+    (void)snprintf(path, sizeof path, "/proc/%d/uid_map", pid);
+    return r < 0 ? r : fd_write_file(AT_FDCWD, path, map);
+}
+
+static int open_userns(pid_t pid, uint32_t slot, int sync, int *ret_fd)
+{
+    char byte, path[48];
+    if (read(sync, &byte, 1) != 1)
+        return -ECHILD;
+    int r = write_maps(pid, slot);
+    if (r < 0)
+        return r;
+    if (write(sync, "m", 1) != 1 || read(sync, &byte, 1) != 1)
+        return -ECHILD;
+    if (byte != 0)
+        return -byte;
+    (void)snprintf(path, sizeof path, "/proc/%d/ns/user", pid);
+    *ret_fd = open(path, O_RDONLY | O_CLOEXEC);
+    return *ret_fd < 0 ? -errno : 0;
+}
+
+// A user namespace belongs to whoever's uid made it: the guest's, which may so enter it later without
+// having any capability.
+static long clone_as(uint32_t uid)
+{
+    struct clone_args args = {.flags = CLONE_NEWUSER, .exit_signal = SIGCHLD};
+    if (syscall(SYS_setresuid, -1, uid, -1) < 0)
+        return -errno;
+    long pid = syscall(SYS_clone3, &args, sizeof args);
+    if (pid < 0)
+        pid = -errno;
+    if (pid != 0)
+        (void)syscall(SYS_setresuid, -1, 0, -1);
+    return pid;
+}
+
+static void make_userns(int sock, const struct spawner_slot *msg)
+{
+    int sync[2], fd = -1;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sync) < 0) {
+        answer_error(sock, msg->head.id, "socketpair", errno);
+        return;
+    }
+    long pid = clone_as(msg->slot * SLOT_IDS + (weaken(WEAKEN_GUESTUID) ? 0 : SLOT_GUEST_ID));
+    if (pid == 0) {
+        fd_close(sync[0]);
+        be_namespace(sync[1]);
+    }
+    fd_close(sync[1]);
+    int r = pid < 0 ? (int)pid : open_userns((pid_t)pid, msg->slot, sync[0], &fd);
+    fd_close(sync[0]);
+    if (pid > 0)
+        (void)waitpid((pid_t)pid, NULL, 0);
+    if (r < 0)
+        answer_error(sock, msg->head.id, "user namespace of a box", -r);
+    else
+        answer(sock, msg->head.id, SPAWNER_USERNS_MADE, fd);
+    fd_close(fd);
+}
+
+// --- boxes ---
+
+static uint64_t box_flags(void)
+{
+    uint64_t flags = CLONE_PARENT | CLONE_PIDFD | CLONE_NEWNS | CLONE_NEWUTS;
+    flags |= weaken(WEAKEN_PID) ? 0 : CLONE_NEWPID;
+    flags |= weaken(WEAKEN_NET) ? 0 : CLONE_NEWNET;
+    flags |= weaken(WEAKEN_IPC) ? 0 : CLONE_NEWIPC;
+    return flags;
+}
+
+static void spawn_guest(int sock, const struct spawner_spawn *msg, struct wire_fds *fds)
+{
+    if (msg->n_join > SPAWN_JOIN_MAX || fds->n != 3 + msg->n_join) {
+        answer_error(sock, msg->head.id, "spawn message", EINVAL);
+        return;
+    }
+    int pidfd = -1;
+    // The keeper becomes the parent, so that it hears of the end and no zombie gathers here.
+    struct clone_args args = {.flags = box_flags(), .pidfd = (uintptr_t)&pidfd};
+    long pid = syscall(SYS_clone3, &args, sizeof args);
+    if (pid < 0) {
+        answer_error(sock, msg->head.id, "namespaces of a box", errno);
+        return;
+    }
+    if (pid == 0) {
+        struct guest_boot boot = {
+            .slot = msg->slot,
+            .sock = fds->fd[0],
+            .userns = fds->fd[1],
+            .cgroup = fds->fd[2],
+            .n_join = msg->n_join,
+        };
+        memcpy(boot.join, fds->fd + 3, sizeof(int) * msg->n_join);
+        guest_main(&boot);
+    }
+    answer(sock, msg->head.id, SPAWNER_SPAWNED, pidfd);
+    fd_close(pidfd);
+}
+
+_Noreturn void spawner_main(const struct spawner_start *start)
+{
+    union {
+        struct wire_head head;
+        struct spawner_slot slot;
+        struct spawner_spawn spawn;
+    } msg;
+    struct wire_fds fds;
+    int r = become_spawner(start);
+    if (r < 0) {
+        answer_error(start->sock, 0, "enter the stage", -r);
+        _exit(1);
+    }
+    for (;;) {
+        ssize_t n = wire_recv(start->sock, &msg, sizeof msg, &fds, 0);
+        if (n == -EINTR)
+            continue;
+        if (n <= 0)
+            _exit(0);
+        if (msg.head.type == SPAWNER_USERNS && n == sizeof msg.slot)
+            make_userns(start->sock, &msg.slot);
+        else if (msg.head.type == SPAWNER_SPAWN && n == sizeof msg.spawn)
+            spawn_guest(start->sock, &msg.spawn, &fds);
+        else
+            answer_error(start->sock, msg.head.id, "unknown request", EINVAL);
+        wire_fds_close(&fds);
+    }
+}

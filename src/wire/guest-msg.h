@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a guest is asked, first by the keeper (GUEST_ROOT), then by whoever claimed the box. A guest may
+// be in the hands of hostile code for all we know: its answers are checked like any stranger's.
+#pragma once
+
+#include <stdint.h>
+
+#include "wire/wire.h"
+
+enum guest_type {
+    GUEST_ROOT = 1, // guest_root + descriptors     -> GUEST_READY or GUEST_ERROR, then the guest ends
+    GUEST_EXEC,     // guest_exec + strings         -> GUEST_STARTED or GUEST_FAILED; later GUEST_EXITED
+    GUEST_SIGNAL,   // guest_signal, no answer
+    GUEST_READY,    // guest_plain
+    GUEST_ERROR,    // guest_error, head.id 0
+    GUEST_STARTED,  // guest_started + descriptors
+    GUEST_FAILED,   // guest_failed
+    GUEST_EXITED,   // guest_exited
+    GUEST_TYPE_MAX,
+};
+
+enum {
+    GUEST_BINDS_MAX = 8,
+    GUEST_TARGET_MAX = 32,
+    GUEST_EXECS_MAX = 512,  // at once in one box
+    GUEST_STRINGS_MAX = 4096, // arguments and variables of one exec
+    GUEST_ARGS_MAX = 2 * 1024 * 1024,
+};
+
+struct guest_plain {
+    struct wire_head head;
+};
+
+enum guest_root_flag {
+    GUEST_ROOT_GAUGE_MEMORY = 1u << 0, // a descriptor whose "oom_kill N" line counts kills
+    GUEST_ROOT_GAUGE_PIDS = 1u << 1,   // a descriptor whose "max N" line counts refusals
+    GUEST_ROOT_GAUGE_DISK = 1u << 2,   // two descriptors: bytes used, bytes allowed
+};
+
+// Descriptors: the detached root mount, n_binds detached mounts, then the gauges of `flags` in order.
+struct guest_root {
+    struct wire_head head;
+    uint32_t slot;
+    uint32_t flags;
+    uint32_t n_binds;
+    uint32_t pad;
+    char target[GUEST_BINDS_MAX][GUEST_TARGET_MAX]; // below the root, "usr"
+};
+
+enum guest_exec_flag {
+    GUEST_EXEC_STDIN = 1u << 0,   // a pipe for standard input; /dev/null without
+    GUEST_EXEC_TTY = 1u << 1,     // a terminal for all three
+    GUEST_EXEC_ARGS_FD = 1u << 2, // the strings are in a memfd that comes along
+};
+
+// Followed by, or in the memfd: the working directory, argc arguments, envc variables, each ended by a
+// NUL, args_len bytes in all.
+struct guest_exec {
+    struct wire_head head; // id names the exec from now on; not one that is running
+    uint32_t flags;
+    uint32_t uid, gid; // inside the box
+    uint32_t files;    // RLIMIT_NOFILE
+    uint32_t argc, envc;
+    uint32_t args_len;
+    uint16_t rows, cols; // of the terminal
+};
+
+// Descriptors: with a terminal its master; else the ends of standard output, error, and, with
+// GUEST_EXEC_STDIN, input.
+struct guest_started {
+    struct wire_head head;
+    int32_t pid; // in the box
+    uint32_t pad;
+};
+
+enum guest_step {
+    STEP_NONE,
+    STEP_ARGS,  // the message makes no sense
+    STEP_SETUP, // pipes, cgroup, identity
+    STEP_CWD,
+    STEP_EXEC,
+    STEP_MAX,
+};
+
+struct guest_failed {
+    struct wire_head head;
+    uint32_t step;
+    int32_t sys_errno;
+};
+
+struct guest_signal {
+    struct wire_head head; // the exec's id
+    int32_t signal;        // SIGKILL ends every process the exec has started, however it hides
+    uint32_t pad;
+};
+
+struct guest_exited {
+    struct wire_head head;
+    int32_t status;    // as from waitpid
+    uint32_t limits;   // enum guest_limit
+    uint64_t cpu_usec; // of the process and the children it waited for
+    uint64_t rss_peak; // bytes, of its largest process
+};
+
+enum guest_limit { // felt while the exec ran
+    GUEST_LIMIT_OOM = 1u << 0,
+    GUEST_LIMIT_PIDS = 1u << 1,
+    GUEST_LIMIT_DISK = 1u << 2,
+};
+
+struct guest_error {
+    struct wire_head head;
+    int32_t sys_errno;
+    char step[60];
+};

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a client (the daemon, `cay run`) asks of the keeper, and what it hears. The list is closed: a
+// message that is not here, or not exactly as long as its struct, ends the connection.
+#pragma once
+
+#include <stdint.h>
+
+#include "wire/wire.h"
+
+enum keeper_type {
+    KEEPER_CLAIM = 1, // keeper_claim         -> KEEPER_CLAIMED or KEEPER_ERROR
+    KEEPER_DESTROY,   // keeper_box           -> KEEPER_ENDED, later KEEPER_GONE
+    KEEPER_LIMIT,     // keeper_limit         -> KEEPER_OK or KEEPER_ERROR
+    KEEPER_STATUS,    // keeper_plain         -> KEEPER_STATE
+    KEEPER_DISK_DROP, // keeper_disk_drop     -> KEEPER_OK or KEEPER_ERROR
+    // answers and events; events have head.id 0
+    KEEPER_CLAIMED, // keeper_box + [guest socket]
+    KEEPER_ENDED,   // keeper_ended: every process of the box is reaped (an event when it died alone)
+    KEEPER_GONE,    // keeper_box: its cgroups and its unkept disk are gone too
+    KEEPER_STATE,   // keeper_state
+    KEEPER_OK,      // keeper_plain
+    KEEPER_ERROR,   // keeper_error
+    KEEPER_TYPE_MAX,
+};
+
+// Every field must be set; box/limits.h has what is possible and the defaults.
+struct box_limits {
+    uint64_t memory;    // bytes
+    uint64_t disk;      // bytes
+    uint32_t pids;      // processes and threads
+    uint32_t cpu_milli; // thousandths of a core
+};
+
+enum disk_kind {
+    DISK_TMPFS = 1, // in memory, gone with the box
+    DISK_BLANK,     // a new subvolume, gone with the box
+    DISK_KEPT,      // subvolume number keeper_claim.disk, made on first use, stays
+    DISK_KIND_MAX,
+};
+
+enum { KEEPER_IMAGE_MAX = 64 };
+
+struct keeper_plain {
+    struct wire_head head;
+};
+
+struct keeper_claim {
+    struct wire_head head;
+    struct box_limits limits;
+    uint64_t disk; // with DISK_KEPT, above 0
+    uint32_t disk_kind;
+    char image[KEEPER_IMAGE_MAX]; // ends with a NUL
+};
+
+struct keeper_box {
+    struct wire_head head;
+    uint64_t box; // never used twice by one keeper
+};
+
+struct keeper_limit {
+    struct wire_head head;
+    uint64_t box;
+    struct box_limits limits;
+};
+
+struct keeper_disk_drop {
+    struct wire_head head;
+    uint64_t disk;
+};
+
+struct keeper_ended {
+    struct wire_head head;
+    uint64_t box;
+    uint64_t cpu_usec;    // of everything that ever ran in it
+    uint64_t memory_peak; // bytes, 0 when the kernel does not tell
+    uint32_t oom_kills;
+    uint32_t asked; // 1 after KEEPER_DESTROY, 0 when it died by itself
+};
+
+struct keeper_state {
+    struct wire_head head;
+    uint32_t live;  // claimed
+    uint32_t ready; // pooled, with root and blank disk
+    uint32_t blank; // pooled, root not yet attached
+    uint32_t busy;  // being made or taken apart
+};
+
+struct keeper_error {
+    struct wire_head head;
+    uint32_t code; // enum err_code
+    uint32_t pad;
+    char msg[240];
+};

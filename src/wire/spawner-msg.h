@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the keeper asks of a spawner. Ids are those inside the spawner's user namespace Z: slot k owns
+// [k * 65536, k * 65536 + 65535); its last id belongs to the guest and is not mapped in B.
+#pragma once
+
+#include <stdint.h>
+
+#include "wire/wire.h"
+
+enum {
+    SLOT_IDS = 65536,         // ids of one slot
+    SLOT_BOX_IDS = 65535,     // of these mapped in B, from 0
+    SLOT_GUEST_ID = 65535,    // the guest's, outside B
+    SPAWN_JOIN_MAX = 4,       // cgroup.procs files to write to
+};
+
+enum spawner_type {
+    SPAWNER_USERNS = 1, // spawner_slot                       -> SPAWNER_USERNS_MADE
+    SPAWNER_SPAWN,      // spawner_spawn + descriptors        -> SPAWNER_SPAWNED
+    SPAWNER_USERNS_MADE, // spawner_plain + [user namespace B]
+    SPAWNER_SPAWNED,     // spawner_plain + [pidfd of the guest]
+    SPAWNER_ERROR,       // spawner_error
+    SPAWNER_TYPE_MAX,
+};
+
+struct spawner_slot {
+    struct wire_head head;
+    uint32_t slot;
+    uint32_t pad;
+};
+
+// Descriptors, in this order: the guest's end of its socket, B, the box's cgroup2 directory, then
+// n_join cgroup.procs files of other hierarchies, opened for writing by root.
+struct spawner_spawn {
+    struct wire_head head;
+    uint32_t slot;
+    uint32_t n_join;
+};
+
+struct spawner_plain {
+    struct wire_head head;
+};
+
+struct spawner_error {
+    struct wire_head head;
+    int32_t sys_errno;
+    char step[60];
+};

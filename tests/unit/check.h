@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// cmocka with the headers that it wants before it, in the order that it wants, and what the unit
+// tests share: running a list of cases, and a way to see a child abort.
+#pragma once
+
+// clang-format off
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+// clang-format on
+
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define CHECK_MAIN(...)                                                                            \
+    int main(void)                                                                                 \
+    {                                                                                              \
+        const struct CMUnitTest tests[] = {__VA_ARGS__};                                           \
+        return cmocka_run_group_tests(tests, NULL, NULL);                                          \
+    }
+
+#define CHECK_CASE(name) static void name(void **state __attribute__((unused)))
+
+// The signal that ended fn in a process of its own, or 0. Misuse must end in SIGABRT.
+static inline int check_signal(void (*fn)(void))
+{
+    (void)fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        const struct rlimit no_core = {0};
+        (void)setrlimit(RLIMIT_CORE, &no_core);
+        (void)freopen("/dev/null", "w", stderr);
+        fn();
+        _exit(0);
+    }
+    int status = 0;
+    if (pid < 0 || waitpid(pid, &status, 0) != pid)
+        return -1;
+    return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
