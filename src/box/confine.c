@@ -4,7 +4,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/capability.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,8 +16,6 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#include <linux/capability.h>
 
 #include "base/fd.h"
 #include "box/tool.h"
@@ -35,15 +35,15 @@ enum {
     N_PARTS = sizeof usr_parts / sizeof usr_parts[0],
 };
 
-// A copy of the mount at (fd, path) that is attached nowhere yet.
-static int detached(int fd, const char *path, uint64_t attributes, const char *what)
+// A copy of the mount at (fd, path) that is attached nowhere yet, or -errno.
+static int detached(int fd, const char *path, uint64_t attributes)
 {
     unsigned flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | (path[0] == '\0' ? AT_EMPTY_PATH : 0);
-    int tree = open_tree(fd, path, flags);
+    auto_fd tree = open_tree(fd, path, flags);
     struct mount_attr attr = {.attr_set = attributes | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV};
     if (tree < 0 || mount_setattr(tree, "", AT_EMPTY_PATH, &attr, sizeof attr) < 0)
-        tool_die(what, errno);
-    return tree;
+        return -errno;
+    return TAKE_FD(tree);
 }
 
 static void attach(int tree, const char *at)
@@ -53,7 +53,8 @@ static void attach(int tree, const char *at)
     fd_close(tree);
 }
 
-// In the new root, which is the working directory: links as the machine has them, or the trees themselves.
+// In the new root, which is the working directory: links as the machine has them, or the trees
+// themselves.
 static void place_usr(const int trees[N_PARTS])
 {
     for (int i = 0; i < N_PARTS; i++) {
@@ -70,7 +71,7 @@ static void place_usr(const int trees[N_PARTS])
     }
 }
 
-static void enter_root(int target_fd)
+static void enter_root(int target)
 {
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         tool_die("private mounts", errno);
@@ -80,11 +81,13 @@ static void enter_root(int target_fd)
         struct stat st;
         (void)snprintf(path, sizeof path, "/%s", usr_parts[i]);
         bool is_dir = fstatat(AT_FDCWD, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode);
-        trees[i] = is_dir ? detached(AT_FDCWD, path, MOUNT_ATTR_RDONLY, path) : -1;
+        trees[i] = is_dir ? detached(AT_FDCWD, path, MOUNT_ATTR_RDONLY) : -1;
+        if (is_dir && trees[i] < 0)
+            tool_die(path, -trees[i]);
     }
-    int target = target_fd < 0 ? -1 : detached(target_fd, "", MOUNT_ATTR_NOEXEC, "target");
     // Any directory that surely exists will do to stand on: nobody else sees this namespace.
-    if (mount("none", "/usr", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=64k,mode=0755") < 0 ||
+    if (mount("none", "/usr", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=64k,mode=0755") <
+            0 ||
         chdir("/usr") < 0)
         tool_die("tmpfs", errno);
     place_usr(trees);
@@ -124,29 +127,40 @@ static void set_limit(__rlimit_resource_t which, uint64_t value)
         tool_die("set limits", errno);
 }
 
+struct cell {
+    const struct confined *confined;
+    int target; // a detached mount, or -1
+};
+
 static void confine(const void *arg)
 {
-    const struct confined *confined = arg;
+    const struct cell *cell = arg;
     static const uint64_t own_files = UINT64_C(1) << CAP_CHOWN | UINT64_C(1) << CAP_FOWNER |
                                       UINT64_C(1) << CAP_DAC_OVERRIDE | UINT64_C(1) << CAP_FSETID;
     (void)umask(0022);
-    enter_root(confined->target_fd);
+    enter_root(cell->target);
     set_limit(RLIMIT_CORE, 0);
-    set_limit(RLIMIT_FSIZE, confined->file_max);
+    set_limit(RLIMIT_FSIZE, cell->confined->file_max);
     set_limit(RLIMIT_AS, UINT64_C(4) << 30); // decompressors may be asked for absurd windows
-    drop_to(confined->target_fd < 0 ? 0 : own_files);
+    drop_to(cell->target < 0 ? 0 : own_files);
 }
 
 int confine_start(const struct confined *confined, struct err *err)
 {
     static const char *const envp[] = {"PATH=/usr/bin:/bin", "LC_ALL=C", NULL};
+    // Before the fork: the child's mount namespace would not own what the descriptor is of.
+    auto_fd target =
+        confined->target_fd < 0 ? -1 : detached(confined->target_fd, "", MOUNT_ATTR_NOEXEC);
+    if (confined->target_fd >= 0 && target < 0)
+        return err_sys(err, -target, "set up a place to unpack in");
+    const struct cell cell = {.confined = confined, .target = target};
     struct tool tool = {
         .argv = confined->argv,
         .envp = envp,
         .fds = {confined->fds[0], confined->fds[1], confined->fds[2]},
         .namespaces = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS,
         .setup = confine,
-        .setup_arg = confined,
+        .setup_arg = &cell,
     };
     return tool_start(&tool, err);
 }

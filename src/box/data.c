@@ -22,22 +22,25 @@ static int open_failed(const char *path, int why, struct err *err)
     switch (why) {
     case ENOENT:
         return err_set(err, ERR_NOT_FOUND,
-                       "the data directory '%s' cannot be made: the directory above it is missing", path);
+                       "the data directory '%s' cannot be made: the directory above it is missing",
+                       path);
     case ENOTDIR:
     case EEXIST:
-        return err_set(err, ERR_INVALID, "the data directory '%s' is a file, not a directory", path);
-    case EROFS:
-        return err_set(err, ERR_DENIED,
-                       "the data directory '%s' cannot be made: its disk is read-only (choose another with --data)",
+        return err_set(err, ERR_INVALID, "the data directory '%s' is a file, not a directory",
                        path);
+    case EROFS:
+        return err_set(
+            err, ERR_DENIED,
+            "the data directory '%s' cannot be made: its disk is read-only (choose another with --data)",
+            path);
     case ENOSPC:
     case EDQUOT:
         return err_set(err, ERR_EXHAUSTED,
                        "the data directory '%s' cannot be made: its disk is full", path);
     case EACCES:
     case EPERM:
-        return err_set(err, ERR_DENIED, "the data directory '%s' is not ours to use: run cay as root",
-                       path);
+        return err_set(err, ERR_DENIED,
+                       "the data directory '%s' is not ours to use: run cay as root", path);
     default:
         return err_sys(err, why, "the data directory '%s'", path);
     }
@@ -46,13 +49,14 @@ static int open_failed(const char *path, int why, struct err *err)
 static int check_owner(const char *path, const struct stat *st, struct err *err)
 {
     if (st->st_uid != geteuid())
-        return err_set(err, ERR_DENIED,
-                       "the data directory '%s' belongs to uid %u, not to %u who runs this: refused",
-                       path, st->st_uid, geteuid());
+        return err_set(
+            err, ERR_DENIED,
+            "the data directory '%s' belongs to uid %u, not to %u who runs this: refused", path,
+            st->st_uid, geteuid());
     if ((st->st_mode & 0022) != 0)
         return err_set(err, ERR_DENIED,
-                       "others may write to the data directory '%s' (mode %04o): chmod it to 0711", path,
-                       st->st_mode & 07777);
+                       "others may write to the data directory '%s' (mode %04o): chmod it to 0711",
+                       path, st->st_mode & 07777);
     return 0;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The data directory: everything that Cay keeps on this machine lies below it. It is 0711, so that the
-// unprivileged daemon reaches its own part by name; what only root may see is closed one level down
-// (images/ is 0700).
+// The data directory: everything that Cay keeps on this machine lies below it. It is 0711, so that
+// the unprivileged daemon reaches its own part by name; what only root may see is closed one level
+// down (images/ is 0700).
 #pragma once
 
 #include "base/err.h"
@@ -12,6 +12,6 @@
 const char *data_path(const char *path);
 
 // Opens the directory, and makes it when only its last component is missing. The caller owns the
-// descriptor. Refuses a directory that somebody else owns or may write to: who can swap names in it can
-// swap the roots that boxes run on.
+// descriptor. Refuses a directory that somebody else owns or may write to: who can swap names in it
+// can swap the roots that boxes run on.
 int data_open(const char *path, struct err *err);

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
-#include <limits.h>
+#include <linux/limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,16 +21,17 @@ struct host_row {
     enum host_rule rule;
 };
 
-// Left out on purpose, though programs read them: everything where people put passwords or host names
-// (environment, gitconfig, pip.conf, npmrc, wgetrc, maven/settings.xml, apt, ssh, hosts, profile.d).
+// Left out on purpose, though programs read them: everything where people put passwords or host
+// names (environment, gitconfig, pip.conf, npmrc, wgetrc, maven/settings.xml, apt, ssh, hosts,
+// profile.d).
 static const struct host_row rows[] = {
-    // the dynamic linker
+  // the dynamic linker
     {"ld.so.cache",               HOST_CONFIG},
     {"ld.so.conf",                HOST_CONFIG},
     {"ld.so.conf.d",              HOST_CONFIG},
-    // names in /usr/bin that lead through /etc
+ // names in /usr/bin that lead through /etc
     {"alternatives",              HOST_LINKS },
-    // who is trusted; Debian's layout, then Fedora's and Alpine's
+ // who is trusted; Debian's layout, then Fedora's and Alpine's
     {"ssl/certs",                 HOST_CERTS },
     {"ssl/certs/java/cacerts",    HOST_CONFIG},
     {"ssl/openssl.cnf",           HOST_CONFIG},
@@ -42,7 +43,7 @@ static const struct host_row rows[] = {
     {"pki/ca-trust/extracted",    HOST_CERTS },
     {"pki/java/cacerts",          HOST_CONFIG},
     {"crypto-policies/back-ends", HOST_CONFIG},
-    // numbers and names
+ // numbers and names
     {"services",                  HOST_CONFIG},
     {"protocols",                 HOST_CONFIG},
     {"rpc",                       HOST_CONFIG},
@@ -54,7 +55,7 @@ static const struct host_row rows[] = {
     {"terminfo",                  HOST_CONFIG},
     {"xattr.conf",                HOST_CONFIG},
     {"dpkg/origins",              HOST_CONFIG},
-    // languages
+ // languages
     {"java",                      HOST_CONFIG},
     {"java-*-openjdk",            HOST_CONFIG},
     {"perl",                      HOST_CONFIG},
@@ -68,7 +69,7 @@ static const struct host_row rows[] = {
     {"maven/logging",             HOST_CONFIG},
     {"julia",                     HOST_CONFIG},
     {"octave.conf",               HOST_CONFIG},
-    // pictures, documents, screens
+ // pictures, documents, screens
     {"fonts",                     HOST_CONFIG},
     {"ImageMagick-*",             HOST_CONFIG},
     {"libreoffice",               HOST_CONFIG},
@@ -85,13 +86,12 @@ static const struct host_row rows[] = {
     {"glvnd",                     HOST_CONFIG},
 };
 
-// Certificates by their place, not by what they are for: made at install time with the machine's name.
+// Certificates by their place, not by what they are for: made at install time with the machine's
+// name.
 static const char *const private_names[] = {"ssl-cert-snakeoil.pem"};
 
 static const char *const cert_places[] = {
-    "/etc/ssl/certs/",
-    "/etc/pki/",
-    "/usr/share/ca-certificates/",
+    "/etc/ssl/certs/", "/etc/pki/", "/usr/share/ca-certificates/",
     "/usr/local/share/ca-certificates/", // a machine's own CAs; boxes see the directory itself too
 };
 
@@ -102,7 +102,8 @@ static bool starts_with(const char *text, const char *prefix)
     return strncmp(text, prefix, strlen(prefix)) == 0;
 }
 
-// Appends the components of `text` to the absolute path `path`, with "." and ".." worked out as words.
+// Appends the components of `text` to the absolute path `path`, with "." and ".." worked out as
+// words.
 static bool walk_words(char path[PATH_MAX], const char *text)
 {
     while (*text != '\0') {
@@ -149,8 +150,8 @@ bool host_link_allowed(enum host_rule rule, const char *row, const char *path, c
     const char *in_etc = full + strlen("/etc/");
     if (starts_with(in_etc, "alternatives/"))
         return true;
-    // php/8.2/cli/conf.d leads to php/8.2/mods-available: what lies beside a row below /etc/NAME is a row
-    // too, or it is missing in the box, and a link to nothing gives nothing away.
+    // php/8.2/cli/conf.d leads to php/8.2/mods-available: what lies beside a row below /etc/NAME is
+    // a row too, or it is missing in the box, and a link to nothing gives nothing away.
     size_t top = strcspn(row, "/");
     return strncmp(in_etc, row, top) == 0 && in_etc[top] == '/';
 }
@@ -241,8 +242,8 @@ static int copy_file(const struct copy_place *place, int dir_fd, const char *nam
     return r;
 }
 
-static int copy_entry(const struct copy_place *place, int dir_fd, const char *name, const char *path,
-                      unsigned depth);
+static int copy_entry(const struct copy_place *place, int dir_fd, const char *name,
+                      const char *path, unsigned depth);
 
 static int copy_dir(const struct copy_place *place, int dir_fd, const char *name, const char *path,
                     unsigned depth)
@@ -273,8 +274,8 @@ static int copy_dir(const struct copy_place *place, int dir_fd, const char *name
     return r;
 }
 
-static int copy_entry(const struct copy_place *place, int dir_fd, const char *name, const char *path,
-                      unsigned depth)
+static int copy_entry(const struct copy_place *place, int dir_fd, const char *name,
+                      const char *path, unsigned depth)
 {
     struct stat st;
     if (!within_budget(place->copy) || fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
@@ -291,8 +292,8 @@ static int copy_entry(const struct copy_place *place, int dir_fd, const char *na
 
 // -- rows
 
-static int copy_row(struct host_copy *copy, const struct host_row *row, int dir_fd, const char *name,
-                    const char *path)
+static int copy_row(struct host_copy *copy, const struct host_row *row, int dir_fd,
+                    const char *name, const char *path)
 {
     char to[PATH_MAX];
     int r = etc_path(path, to);
@@ -300,7 +301,8 @@ static int copy_row(struct host_copy *copy, const struct host_row *row, int dir_
         r = tree_mkparents(copy->to_fd, to);
     if (r < 0)
         return r;
-    host_stamp_add(copy->stamp, copy->from_fd, to); // before it is read, so that no change is missed
+    host_stamp_add(copy->stamp, copy->from_fd,
+                   to); // before it is read, so that no change is missed
     const struct copy_place place = {.copy = copy, .row = row, .row_path = path};
     return copy_entry(&place, dir_fd, name, path, 0);
 }
@@ -313,12 +315,12 @@ static bool is_plain(const char *name)
     return name[0] != '.' && name[strspn(name, plain)] == '\0';
 }
 
-static int match_rest(struct host_copy *copy, const struct host_row *row, int dir_fd, const char *done,
-                      const char *rest);
+static int match_rest(struct host_copy *copy, const struct host_row *row, int dir_fd,
+                      const char *done, const char *rest);
 
 // One name in dir_fd matched; goes on below it, or copies it when the pattern ends here.
-static int match_name(struct host_copy *copy, const struct host_row *row, int dir_fd, const char *done,
-                      const char *name, const char *rest)
+static int match_name(struct host_copy *copy, const struct host_row *row, int dir_fd,
+                      const char *done, const char *name, const char *rest)
 {
     char path[PATH_MAX];
     int len = snprintf(path, sizeof path, "%s%s%s", done, done[0] == '\0' ? "" : "/", name);
@@ -338,8 +340,8 @@ static int match_name(struct host_copy *copy, const struct host_row *row, int di
     return match_rest(copy, row, fd, path, rest);
 }
 
-static int match_rest(struct host_copy *copy, const struct host_row *row, int dir_fd, const char *done,
-                      const char *rest)
+static int match_rest(struct host_copy *copy, const struct host_row *row, int dir_fd,
+                      const char *done, const char *rest)
 {
     char pattern[NAME_MAX + 1];
     size_t len = strcspn(rest, "/");

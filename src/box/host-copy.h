@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the image `host` takes from the machine's /etc, and by which rules. One table says what; nothing
-// else is ever read. A file is copied only when everybody on the machine may read it anyway, a link only
-// when it points to where boxes find the same thing (/usr, or what is copied with it).
+// What the image `host` takes from the machine's /etc, and by which rules. One table says what;
+// nothing else is ever read. A file is copied only when everybody on the machine may read it
+// anyway, a link only when it points to where boxes find the same thing (/usr, or what is copied
+// with it).
 #pragma once
 
 #include <stdbool.h>
@@ -12,7 +13,7 @@
 enum host_rule {
     HOST_CONFIG, // files, directories, and links within the row or into /usr
     HOST_LINKS,  // links into /usr or within the row, nothing else
-    HOST_CERTS,  // certificates in PEM, never a key; links among them and to where CAs are installed
+    HOST_CERTS, // certificates in PEM, never a key; links among them and to where CAs are installed
     HOST_RULE_MAX,
 };
 
@@ -25,8 +26,8 @@ enum {
 };
 
 struct host_copy {
-    int from_fd;        // the machine's root
-    int to_fd;          // the new root; its etc/ exists
+    int from_fd;       // the machine's root
+    int to_fd;         // the new root; its etc/ exists
     struct buf *stamp; // notes what the copy was made from (host-stamp.h)
     unsigned entries;
     uint64_t bytes;
@@ -35,7 +36,8 @@ struct host_copy {
 // 0 or -errno; only trouble with writing counts.
 int host_copy_etc(struct host_copy *copy);
 
-// Whether a link that lies at /etc/`path` and says `target` is copied as part of row `row` ("ssl/certs").
+// Whether a link that lies at /etc/`path` and says `target` is copied as part of row `row`
+// ("ssl/certs").
 bool host_link_allowed(enum host_rule rule, const char *row, const char *path, const char *target);
 // Whether this file holds certificates and no key.
 bool host_is_certificate(const char *text, size_t len);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The image `host`: the machine's own /usr on a small root that is made up, with the parts of /etc that
-// programs need to start (host-copy.h). Opening it when it is fresh is on the path of every box: a stamp
-// is read and its inputs are looked at (host-stamp.h). When it is stale it is made again beside the old
-// one, which boxes may still stand on, and the names are changed.
+// The image `host`: the machine's own /usr on a small root that is made up, with the parts of /etc
+// that programs need to start (host-copy.h). Opening it when it is fresh is on the path of every
+// box: a stamp is read and its inputs are looked at (host-stamp.h). When it is stale it is made
+// again beside the old one, which boxes may still stand on, and the names are changed.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -18,8 +18,8 @@
 #include "box/image-internal.h"
 #include "box/tree.h"
 
-// Where a system has programs and libraries beside /usr: links into it on a merged system, directories
-// of their own on others.
+// Where a system has programs and libraries beside /usr: links into it on a merged system,
+// directories of their own on others.
 static const char *const usr_parts[] = {"bin", "sbin", "lib", "lib32", "lib64", "libx32"};
 
 enum {
@@ -35,33 +35,32 @@ struct text_file {
 static const struct text_file made_files[] = {
     {"etc/nsswitch.conf",
      "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nnetworks: files\n"
-     "protocols: files\nservices: files\nethers: files\nrpc: files\n"                                   },
-    {"etc/host.conf",     "multi on\n"                                                                  },
-    {"etc/timezone",      "Etc/UTC\n"                                                                   },
-    {"etc/shells",        "/bin/sh\n/bin/bash\n/usr/bin/sh\n/usr/bin/bash\n"                            },
+     "protocols: files\nservices: files\nethers: files\nrpc: files\n"               },
+    {"etc/host.conf",     "multi on\n"                                              },
+    {"etc/timezone",      "Etc/UTC\n"                                               },
+    {"etc/shells",        "/bin/sh\n/bin/bash\n/usr/bin/sh\n/usr/bin/bash\n"        },
     {"etc/environment",
      "PATH=\"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/cay/bin\"\n"
-     "LANG=\"C.UTF-8\"\n"                                                                               },
+     "LANG=\"C.UTF-8\"\n"                                                           },
     {"etc/profile",
      "# Read by login shells in the box.\n"
      "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/cay/bin\n"
      "export PATH\n"
-     "if [ -n \"$BASH\" ] && [ -r /etc/bash.bashrc ]; then . /etc/bash.bashrc; fi\n"                    },
-    {"etc/bash.bashrc",
-     "# Read by interactive shells in the box.\n"
-     "[ -z \"$PS1\" ] && return\n"
-     "shopt -s checkwinsize\n"
-     "PS1='\\u@\\h:\\w\\$ '\n"                                                                          },
-    // su and runuser from root to another user; everybody else is refused.
+     "if [ -n \"$BASH\" ] && [ -r /etc/bash.bashrc ]; then . /etc/bash.bashrc; fi\n"},
+    {"etc/bash.bashrc",   "# Read by interactive shells in the box.\n"
+                        "[ -z \"$PS1\" ] && return\n"
+                        "shopt -s checkwinsize\n"
+                        "PS1='\\u@\\h:\\w\\$ '\n"            },
+ // su and runuser from root to another user; everybody else is refused.
     {"etc/pam.d/other",
      "auth sufficient pam_rootok.so\nauth required pam_deny.so\naccount required pam_permit.so\n"
-     "password required pam_deny.so\nsession required pam_permit.so\n"                                  },
+     "password required pam_deny.so\nsession required pam_permit.so\n"              },
 };
 
 static const struct text_file made_links[] = {
-    {"etc/os-release",   "../usr/lib/os-release"          },
-    {"etc/localtime",    "/usr/share/zoneinfo/Etc/UTC"    },
-    {"etc/locale.alias", "/usr/share/locale/locale.alias" },
+    {"etc/os-release",   "../usr/lib/os-release"         },
+    {"etc/localtime",    "/usr/share/zoneinfo/Etc/UTC"   },
+    {"etc/locale.alias", "/usr/share/locale/locale.alias"},
 };
 
 static int write_texts(int root_fd)

@@ -2,7 +2,7 @@
 #include "box/host-stamp.h"
 
 #include <fcntl.h>
-#include <limits.h>
+#include <linux/limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the files that make images share.
 //
-// Names in DATA/images: NAME is an image; .new-XXXXXXXX is one being made; .trash-XXXXXXXX is one being
-// removed, or an old `host` that boxes still stand on. Each directory is its own lock (flock): shared
-// while a box stands on it, exclusive while it is made or removed. The lock stays with the directory when
-// it is renamed, so whoever gets the exclusive lock on a .new or .trash knows that nobody needs it.
-// DATA/images itself is locked for the moments in which names change.
+// Names in DATA/images: NAME is an image; .new-XXXXXXXX is one being made; .trash-XXXXXXXX is one
+// being removed, or an old `host` that boxes still stand on. Each directory is its own lock
+// (flock): shared while a box stands on it, exclusive while it is made or removed. The lock stays
+// with the directory when it is renamed, so whoever gets the exclusive lock on a .new or .trash
+// knows that nobody needs it. DATA/images itself is locked for the moments in which names change.
 #pragma once
 
 #include <stddef.h>
@@ -20,14 +20,15 @@ int images_open(int data_fd, bool create, struct err *err);
 int images_lock(int images_fd, struct err *err);
 void images_unlock(int images_fd);
 
-// Opens images_fd/name and locks it with LOCK_SH or LOCK_EX, without waiting. The descriptor, or -errno:
-// -ENOENT, -EWOULDBLOCK.
+// Opens images_fd/name and locks it with LOCK_SH or LOCK_EX, without waiting. The descriptor, or
+// -errno: -ENOENT, -EWOULDBLOCK.
 int images_hold(int images_fd, const char *name, int lock);
-// Takes the directory that `held_fd` holds exclusively out of its name. Call with images locked; then
-// unlock, and delete it with tree_remove(images_fd, ret_trash).
+// Takes the directory that `held_fd` holds exclusively out of its name. Call with images locked;
+// then unlock, and delete it with tree_remove(images_fd, ret_trash).
 enum { TEMP_NAME_SIZE = 24 };
 int images_trash(int images_fd, const char *name, char ret_trash[TEMP_NAME_SIZE], struct err *err);
-// Deletes what nobody holds. Call with images locked; returns with images unlocked, since it may take long.
+// Deletes what nobody holds. Call with images locked; returns with images unlocked, since it may
+// take long.
 void images_sweep_unlock(int images_fd);
 
 // An image in the making. image_draft_done removes what was not committed.
@@ -48,10 +49,12 @@ struct image_draft {
 int image_draft_begin(int data_fd, const char *name, struct image_draft *ret, struct err *err);
 // The same in steps, for `host`: call with images locked. images_fd stays the caller's.
 int image_draft_make(int images_fd, const char *name, struct image_draft *ret, struct err *err);
-int image_draft_meta(const struct image_draft *draft, const char *kind, uint64_t bytes, struct err *err);
+int image_draft_meta(const struct image_draft *draft, const char *kind, uint64_t bytes,
+                     struct err *err);
 // Gives the draft its name. Call with images locked. The lock on it becomes a shared one.
 int image_draft_rename(struct image_draft *draft, struct err *err);
-// All of it: surveys the tree, writes meta, makes it last through a power cut, and gives it its name.
+// All of it: surveys the tree, writes meta, makes it last through a power cut, and gives it its
+// name.
 int image_draft_commit(struct image_draft *draft, const char *kind, struct tree_survey *ret,
                        struct err *err);
 void image_draft_done(struct image_draft *draft);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every root needs before a box can stand on it, whether it was made up, bootstrapped or imported:
-// directories to mount on, /workspace, a user with a home, and an identity that is neither the host's nor
-// shared with whoever packed the archive. Works below a descriptor and follows no link (tree.h).
+// What every root needs before a box can stand on it, whether it was made up, bootstrapped or
+// imported: directories to mount on, /workspace, a user with a home, and an identity that is
+// neither the host's nor shared with whoever packed the archive. Works below a descriptor and
+// follows no link (tree.h).
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -70,13 +71,12 @@ struct made_file {
 };
 
 static const struct made_file files[] = {
-    {"etc/hostname",    "cay\n"                                         },
-    {"etc/hosts",
-     "127.0.0.1\tlocalhost cay\n"
-     "::1\t\tlocalhost ip6-localhost ip6-loopback\n"                     },
-    {"etc/resolv.conf", "# A box has no network of its own.\n"          },
-    // An id that every box of an image had in common would be none.
-    {"etc/machine-id",  ""                                              },
+    {"etc/hostname",    "cay\n"                                                   },
+    {"etc/hosts",       "127.0.0.1\tlocalhost cay\n"
+                  "::1\t\tlocalhost ip6-localhost ip6-loopback\n"},
+    {"etc/resolv.conf", "# A box has no network of its own.\n"                    },
+ // An id that every box of an image had in common would be none.
+    {"etc/machine-id",  ""                                                        },
 };
 
 // Used when a root brings no accounts: the numbers that Debian and most others agree on.
@@ -143,7 +143,8 @@ static int make_dirs_and_links(int root_fd, struct err *err)
 static bool has_account(const char *text, const char *name, unsigned id)
 {
     size_t name_len = strlen(name);
-    for (const char *line = text; *line != '\0'; line += strcspn(line, "\n"), line += *line == '\n') {
+    for (const char *line = text; *line != '\0';
+         line += strcspn(line, "\n"), line += *line == '\n') {
         if (strncmp(line, name, name_len) == 0 && line[name_len] == ':')
             return true;
         const char *p = line;
@@ -159,8 +160,8 @@ static bool has_account(const char *text, const char *name, unsigned id)
     return false;
 }
 
-// Adds `line` to an account file unless it has such a name or number; a file that is missing, or is no
-// file, becomes `plain` first.
+// Adds `line` to an account file unless it has such a name or number; a file that is missing, or is
+// no file, becomes `plain` first.
 static int add_account(int root_fd, const char *path, const char *plain, const char *line)
 {
     auto_buf text;

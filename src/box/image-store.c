@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The directory of images: locks, drafts, removal, and the list. image-internal.h explains the names.
+// The directory of images: locks, drafts, removal, and the list. image-internal.h explains the
+// names.
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -39,9 +40,10 @@ int images_open(int data_fd, bool create, struct err *err)
     if (fstat(fd, &st) < 0)
         return err_sys(err, errno, "open the directory of images");
     if (st.st_uid != geteuid() || (st.st_mode & 0077) != 0)
-        return err_set(err, ERR_DENIED,
-                       "the directory of images is open to others (uid %u, mode %04o): make it root's, and 0700",
-                       st.st_uid, st.st_mode & 07777);
+        return err_set(
+            err, ERR_DENIED,
+            "the directory of images is open to others (uid %u, mode %04o): make it root's, and 0700",
+            st.st_uid, st.st_mode & 07777);
     return TAKE_FD(fd);
 }
 
@@ -68,7 +70,8 @@ int images_hold(int images_fd, const char *name, int lock)
             return -errno;
         if (flock(fd, lock | LOCK_NB) < 0)
             return -errno;
-        // Between open and lock the name may have gone to another directory, and this one to the trash.
+        // Between open and lock the name may have gone to another directory, and this one to the
+        // trash.
         struct stat held, named;
         if (fstat(fd, &held) < 0)
             return -errno;
@@ -85,8 +88,9 @@ int images_hold(int images_fd, const char *name, int lock)
 
 static void temp_name(const char *prefix, char ret[TEMP_NAME_SIZE])
 {
-    uint32_t random = 0;
-    (void)getrandom(&random, sizeof random, 0);
+    uint32_t random;
+    if (getrandom(&random, sizeof random, 0) != sizeof random)
+        random = (uint32_t)getpid(); // names must differ, no more
     (void)snprintf(ret, TEMP_NAME_SIZE, "%s%08x", prefix, random);
 }
 
@@ -225,7 +229,8 @@ int image_draft_begin(int data_fd, const char *name, struct image_draft *ret, st
     return r;
 }
 
-int image_draft_meta(const struct image_draft *draft, const char *kind, uint64_t bytes, struct err *err)
+int image_draft_meta(const struct image_draft *draft, const char *kind, uint64_t bytes,
+                     struct err *err)
 {
     char text[META_SIZE];
     int len = snprintf(text, sizeof text, "kind %s\nmade %lld\nbytes %llu\n", kind,
@@ -255,7 +260,8 @@ int image_draft_commit(struct image_draft *draft, const char *kind, struct tree_
     struct tree_survey survey;
     int r = tree_survey(draft->root_fd, &survey);
     if (r == -ELOOP)
-        return err_set(err, ERR_INVALID, "its directories are nested more than %d deep", TREE_DEPTH_MAX);
+        return err_set(err, ERR_INVALID, "its directories are nested more than %d deep",
+                       TREE_DEPTH_MAX);
     if (r < 0)
         return err_sys(err, -r, "look through the root of image '%s'", draft->name);
     if (image_draft_meta(draft, kind, survey.bytes, err) < 0)
@@ -326,7 +332,8 @@ static void read_meta(int images_fd, struct image_info *info)
     if (fd_read_file(images_fd, path, text, sizeof text) < 0)
         return;
     char *rest = NULL;
-    for (char *line = strtok_r(text, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest)) {
+    for (char *line = strtok_r(text, "\n", &rest); line != NULL;
+         line = strtok_r(NULL, "\n", &rest)) {
         if (strncmp(line, "kind ", 5) == 0)
             (void)snprintf(info->kind, sizeof info->kind, "%.*s", IMAGE_KIND_MAX - 1, line + 5);
         else if (strncmp(line, "made ", 5) == 0)

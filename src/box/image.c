@@ -24,9 +24,10 @@ int image_name_check(const char *name, struct err *err)
 {
     if (image_name_valid(name))
         return 0;
-    return err_set(err, ERR_INVALID,
-                   "'%.80s' cannot name an image: use up to 63 of a-z 0-9 . _ - and begin with a letter or digit",
-                   name);
+    return err_set(
+        err, ERR_INVALID,
+        "'%.80s' cannot name an image: use up to 63 of a-z 0-9 . _ - and begin with a letter or digit",
+        name);
 }
 
 static int open_named(int images_fd, const char *name, struct image *ret, struct err *err)
@@ -67,9 +68,9 @@ int image_open(int data_fd, const char *name, struct image *ret, struct err *err
     auto_fd images = images_open(data_fd, /* create= */ false, err);
     if (images < 0) {
         if (err->code == ERR_NOT_FOUND)
-            (void)err_set(err, ERR_NOT_FOUND,
-                          "there is no image '%s' ('cay image build' and 'cay image import' make one)",
-                          name);
+            (void)err_set(
+                err, ERR_NOT_FOUND,
+                "there is no image '%s' ('cay image build' and 'cay image import' make one)", name);
         return -1;
     }
     return open_named(images, name, ret, err);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// An image is a read-only root directory that boxes share: DATA/images/NAME/rootfs, with a few lines
-// about it in DATA/images/NAME/meta. The image `host` is made up on first use: a small root of our own
-// (etc, home, mount points), with the machine's /usr bound on it, made anew when what it was copied from
-// has changed.
+// An image is a read-only root directory that boxes share: DATA/images/NAME/rootfs, with a few
+// lines about it in DATA/images/NAME/meta. The image `host` is made up on first use: a small root
+// of our own (etc, home, mount points), with the machine's /usr bound on it, made anew when what it
+// was copied from has changed.
 //
-// Whoever calls image_open owns the descriptors in the result and keeps `lock_fd` open for as long as a
-// box stands on the image: it is a shared lock, without which the image may be removed. One thread at a
-// time; any number of processes.
+// Whoever calls image_open owns the descriptors in the result and keeps `lock_fd` open for as long
+// as a box stands on the image: it is a shared lock, without which the image may be removed. One
+// thread at a time; any number of processes.
 #pragma once
 
 #include <stdbool.h>
@@ -40,7 +40,8 @@ struct image {
 bool image_name_valid(const char *name);
 int image_name_check(const char *name, struct err *err); // the same, with what would do in err
 
-// Opens an image; `host` is built or refreshed first when needed. Not found is ERR_NOT_FOUND with what to do.
+// Opens an image; `host` is built or refreshed first when needed. Not found is ERR_NOT_FOUND with
+// what to do.
 int image_open(int data_fd, const char *name, struct image *ret, struct err *err);
 void image_done(struct image *image);
 
@@ -53,7 +54,8 @@ struct image_info {
 
 // All images by name, `host` among them even before it is made. The caller frees *ret.
 int image_list(int data_fd, struct image_info **ret, size_t *ret_n, struct err *err);
-// ERR_CONFLICT while a box stands on it. `host` may be removed too: it is made again when it is wanted.
+// ERR_CONFLICT while a box stands on it. `host` may be removed too: it is made again when it is
+// wanted.
 int image_remove(int data_fd, const char *name, struct err *err);
 // Removes what a killed command left behind. What another process still works on stays.
 int image_sweep(int data_fd, struct err *err);

@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/close_range.h>
+#include <linux/sched.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -13,9 +15,6 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <linux/close_range.h>
-#include <linux/sched.h>
 
 #include "base/fd.h"
 
@@ -58,7 +57,8 @@ static _Noreturn void child(const struct tool *tool, int parent)
     take_signals();
     if (tool->setup != NULL)
         tool->setup(tool->setup_arg);
-    // Last, since a change of credentials forgets it; and who died before it was set sends no signal.
+    // Last, since a change of credentials forgets it; and who died before it was set sends no
+    // signal.
     struct pollfd dead = {.fd = parent, .events = POLLIN};
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || poll(&dead, 1, 0) != 0)
         _exit(TOOL_BROKEN);
@@ -111,13 +111,16 @@ void tool_kill(int pidfd)
 
 int tool_ask(const char *const *argv, struct buf *out)
 {
-    static const char *const envp[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8", NULL};
+    static const char *const envp[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8",
+                                       NULL};
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) < 0)
         return -1;
     auto_fd from = ends[0];
     auto_fd to = ends[1];
-    struct tool tool = {.argv = argv, .envp = envp, .fds = {-1, to, -1}};
+    struct tool tool = {
+        .argv = argv, .envp = envp, .fds = {-1, to, -1}
+    };
     struct err ignored;
     int pidfd = tool_start(&tool, &ignored);
     fd_close(TAKE_FD(to));

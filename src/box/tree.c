@@ -4,14 +4,13 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#include <linux/openat2.h>
 
 #include "base/fd.h"
 
@@ -198,8 +197,8 @@ static int remove_entry(struct removal *removal, int dirfd, const char *name, un
     return unlinkat(dirfd, name, AT_REMOVEDIR) < 0 ? -errno : 0;
 }
 
-// Takes fd. A directory may gain entries while it is read (move_up), so the top one is read again until
-// it is found empty.
+// Takes fd. A directory may gain entries while it is read (move_up), so the top one is read again
+// until it is found empty.
 static int remove_children(struct removal *removal, int fd, unsigned depth)
 {
     auto_dir *dir = dir_consume(fd);

@@ -2,11 +2,10 @@
 #include "guest/filter.h"
 
 #include <errno.h>
+#include <linux/seccomp.h>
 #include <stdint.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#include <linux/seccomp.h>
 
 const struct sock_filter filter_program[] = {
 #if defined(__x86_64__)

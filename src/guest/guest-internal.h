@@ -53,6 +53,8 @@ struct guest {
     struct exec execs[GUEST_EXECS_MAX];
 };
 
+struct guest_boot;
+
 // Before the root is known: cgroups, network, /proc, /dev, /sys staged. Ends the guest on failure.
 void guest_boot(const struct guest_boot *boot);
 // Takes the root that the keeper sent, enters it, and becomes powerless.

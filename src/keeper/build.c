@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -171,15 +172,19 @@ void build_start(struct keeper *k, struct box *box)
     box->state = BOX_USERNS;
     if (box->image != NULL)
         box->image->users++;
+    if (k->spawner < 0) {
+        (void)err_set(&err, ERR_INTERNAL, "the spawner has ended: restart Cay");
+        build_failed(k, box, &err);
+        return;
+    }
     if (box->userns < 0) {
         struct spawner_slot msg = {
             .head = {.version = WIRE_VERSION, .type = SPAWNER_USERNS, .id = box->slot},
             .slot = box->slot,
         };
-        int r = wire_send(k->spawner, &msg, sizeof msg, NULL, 0, NULL, 0);
-        if (r < 0) {
-            (void)err_sys(&err, -r, "ask the spawner");
-            build_failed(k, box, &err);
+        // One that is gone shows in its stream, with the reason, and fails this box too.
+        if (wire_send(k->spawner, &msg, sizeof msg, NULL, 0, NULL, 0) < 0) {
+            spawner_link_event(k);
             return;
         }
     }

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -43,9 +44,10 @@ static int enter_stage(int stage)
     // Any directory would do as the place to hang it on; this copy of the host's mounts goes next.
     if (move_mount(stage, "", AT_FDCWD, "/dev", MOVE_MOUNT_F_EMPTY_PATH) < 0 || fchdir(stage) < 0)
         return -errno;
-    // While the host's own /proc is still in view: the kernel gives a new one to no namespace that
-    // could not see one before.
-    if (mount("proc", "proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
+    // The host's own /proc, whole: boxes get a new one each, which the kernel gives only to those who
+    // can see one already.
+    auto_fd proc = open_tree(AT_FDCWD, "/proc", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
+    if (proc < 0 || move_mount(proc, "", AT_FDCWD, "proc", MOVE_MOUNT_F_EMPTY_PATH) < 0)
         return -errno;
     if (syscall(SYS_pivot_root, ".", ".") < 0 || umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
         return -errno;
@@ -103,14 +105,14 @@ static _Noreturn void be_namespace(int sync)
     byte = (char)-r;
     if (write(sync, &byte, 1) != 1)
         _exit(1);
-    (void)read(sync, &byte, 1); // until the spawner has opened the namespace
-    _exit(0);
+    // Until the spawner has opened the namespace and closed its end.
+    _exit(read(sync, &byte, 1) == 0 ? 0 : 1);
 }
 
 static int write_maps(pid_t pid, uint32_t slot)
 {
     char path[48], map[48];
-    (void)snprintf(map, sizeof map, "0 %u %u", slot * SLOT_IDS, SLOT_BOX_IDS);
+    (void)snprintf(map, sizeof map, "0 %u %d", slot * SLOT_IDS, SLOT_BOX_IDS);
     (void)snprintf(path, sizeof path, "/proc/%d/gid_map", pid);
     int r = fd_write_file(AT_FDCWD, path, map);
     (void)snprintf(path, sizeof path, "/proc/%d/uid_map", pid);

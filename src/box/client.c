@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "box/client.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+
+static struct wire_head head(uint16_t type, uint32_t id)
+{
+    return (struct wire_head){.version = WIRE_VERSION, .type = type, .id = id};
+}
+
+static int sent(int r, const char *whom, struct err *err)
+{
+    return r < 0 ? err_sys(err, -r, "talk to the %s", whom) : 0;
+}
+
+// --- the keeper ---
+
+int keeper_send_claim(int sock, uint32_t id, const struct claim *claim, struct err *err)
+{
+    struct keeper_claim msg = {
+        .head = head(KEEPER_CLAIM, id),
+        .limits = claim->limits,
+        .disk = claim->disk,
+        .disk_kind = claim->disk_kind,
+    };
+    if ((size_t)snprintf(msg.image, sizeof msg.image, "%s", claim->image) >= sizeof msg.image)
+        return err_set(err, ERR_INVALID, "the image's name is too long");
+    return sent(wire_send(sock, &msg, sizeof msg, NULL, 0, NULL, 0), "keeper", err);
+}
+
+int keeper_send_destroy(int sock, uint32_t id, uint64_t box, struct err *err)
+{
+    struct keeper_box msg = {.head = head(KEEPER_DESTROY, id), .box = box};
+    return sent(wire_send(sock, &msg, sizeof msg, NULL, 0, NULL, 0), "keeper", err);
+}
+
+int keeper_send_status(int sock, uint32_t id, struct err *err)
+{
+    struct keeper_plain msg = {.head = head(KEEPER_STATUS, id)};
+    return sent(wire_send(sock, &msg, sizeof msg, NULL, 0, NULL, 0), "keeper", err);
+}
+
+int keeper_send_limit(int sock, uint32_t id, uint64_t box, const struct box_limits *limits,
+                      struct err *err)
+{
+    struct keeper_limit msg = {.head = head(KEEPER_LIMIT, id), .box = box, .limits = *limits};
+    return sent(wire_send(sock, &msg, sizeof msg, NULL, 0, NULL, 0), "keeper", err);
+}
+
+int keeper_send_disk_drop(int sock, uint32_t id, uint64_t disk, struct err *err)
+{
+    struct keeper_disk_drop msg = {.head = head(KEEPER_DISK_DROP, id), .disk = disk};
+    return sent(wire_send(sock, &msg, sizeof msg, NULL, 0, NULL, 0), "keeper", err);
+}
+
+static size_t keeper_length(uint16_t type)
+{
+    static const size_t lengths[KEEPER_TYPE_MAX] = {
+        [KEEPER_CLAIMED] = sizeof(struct keeper_box), [KEEPER_ENDED] = sizeof(struct keeper_ended),
+        [KEEPER_GONE] = sizeof(struct keeper_box),    [KEEPER_STATE] = sizeof(struct keeper_state),
+        [KEEPER_OK] = sizeof(struct keeper_plain),    [KEEPER_ERROR] = sizeof(struct keeper_error),
+    };
+    return type < KEEPER_TYPE_MAX ? lengths[type] : 0;
+}
+
+// Common to both kinds of peer: 1 for a message, 0 for none yet, -1 for the end or a fault.
+static int receive(int sock, void *msg, size_t size, struct wire_fds *fds, int flags,
+                   const char *whom, struct err *err)
+{
+    ssize_t n;
+    do
+        n = wire_recv(sock, msg, size, fds, flags);
+    while (n == -EINTR);
+    if (n == -EAGAIN)
+        return 0;
+    if (n == 0 || n == -ECONNRESET)
+        return err_set(err, ERR_UNAVAILABLE, "the %s is gone", whom);
+    if (n < 0)
+        return err_sys(err, (int)-n, "hear from the %s", whom);
+    return (int)n;
+}
+
+int keeper_recv(int sock, struct keeper_event *ret, int flags, struct err *err)
+{
+    struct wire_fds fds;
+    int n = receive(sock, &ret->msg, sizeof ret->msg, &fds, flags, "keeper", err);
+    if (n <= 0)
+        return n;
+    unsigned want = ret->msg.head.type == KEEPER_CLAIMED ? 1 : 0;
+    if ((size_t)n != keeper_length(ret->msg.head.type) || fds.n != want) {
+        wire_fds_close(&fds);
+        return err_set(err, ERR_INTERNAL, "the keeper sent nonsense");
+    }
+    ret->guest = want ? wire_fds_take(&fds, 0) : -1;
+    return 1;
+}
+
+int keeper_error_take(const struct keeper_error *msg, struct err *err)
+{
+    enum err_code code = msg->code > ERR_NONE && msg->code < ERR_CODE_MAX ? (enum err_code)msg->code
+                                                                          : ERR_INTERNAL;
+    return err_set(err, code, "%.*s", (int)sizeof msg->msg - 1, msg->msg);
+}
+
+// --- a guest: exec ---
+
+struct sizes {
+    uint32_t argc, envc;
+    size_t bytes;
+};
+
+static int measure(const struct exec_spec *spec, struct sizes *ret, struct err *err)
+{
+    struct sizes s = {.bytes = strlen(spec->cwd) + 1};
+    for (; spec->argv[s.argc] != NULL; s.argc++)
+        s.bytes += strlen(spec->argv[s.argc]) + 1;
+    for (; spec->envp[s.envc] != NULL; s.envc++)
+        s.bytes += strlen(spec->envp[s.envc]) + 1;
+    if (s.argc == 0)
+        return err_set(err, ERR_INVALID, "no program to run");
+    if (s.bytes > GUEST_ARGS_MAX || 1ull + s.argc + s.envc > GUEST_STRINGS_MAX)
+        return err_set(err, ERR_INVALID, "more than 2 MiB or %d of arguments and variables",
+                       GUEST_STRINGS_MAX);
+    *ret = s;
+    return 0;
+}
+
+static void pack(const struct exec_spec *spec, char *out)
+{
+    out = stpcpy(out, spec->cwd) + 1;
+    for (unsigned i = 0; spec->argv[i] != NULL; i++)
+        out = stpcpy(out, spec->argv[i]) + 1;
+    for (unsigned i = 0; spec->envp[i] != NULL; i++)
+        out = stpcpy(out, spec->envp[i]) + 1;
+}
+
+static int send_inline(int guest, const struct guest_exec *msg, const struct exec_spec *spec)
+{
+    char bytes[WIRE_MSG_MAX];
+    pack(spec, bytes);
+    return wire_send(guest, msg, sizeof *msg, bytes, msg->args_len, NULL, 0);
+}
+
+static int send_memfd(int guest, struct guest_exec *msg, const struct exec_spec *spec)
+{
+    auto_fd fd = memfd_create("args", MFD_CLOEXEC);
+    if (fd < 0 || ftruncate(fd, msg->args_len) < 0)
+        return -errno;
+    char *bytes = mmap(NULL, msg->args_len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (bytes == MAP_FAILED)
+        return -errno;
+    pack(spec, bytes);
+    (void)munmap(bytes, msg->args_len);
+    msg->flags |= GUEST_EXEC_ARGS_FD;
+    int passed = fd;
+    return wire_send(guest, msg, sizeof *msg, NULL, 0, &passed, 1);
+}
+
+int guest_send_exec(int guest, uint32_t id, const struct exec_spec *spec, struct err *err)
+{
+    struct sizes sizes = {0};
+    if (measure(spec, &sizes, err) < 0)
+        return -1;
+    struct guest_exec msg = {
+        .head = head(GUEST_EXEC, id),
+        .flags = spec->flags,
+        .uid = spec->uid,
+        .gid = spec->gid,
+        .files = spec->files,
+        .argc = sizes.argc,
+        .envc = sizes.envc,
+        .args_len = (uint32_t)sizes.bytes,
+        .rows = spec->rows,
+        .cols = spec->cols,
+    };
+    int fits = sizes.bytes <= WIRE_MSG_MAX - sizeof msg;
+    int r = fits ? send_inline(guest, &msg, spec) : send_memfd(guest, &msg, spec);
+    return sent(r, "guest", err);
+}
+
+int guest_send_signal(int guest, uint32_t id, int signal, struct err *err)
+{
+    struct guest_signal msg = {.head = head(GUEST_SIGNAL, id), .signal = signal};
+    return sent(wire_send(guest, &msg, sizeof msg, NULL, 0, NULL, 0), "guest", err);
+}
+
+// --- a guest: answers ---
+
+static size_t guest_length(uint16_t type)
+{
+    static const size_t lengths[GUEST_TYPE_MAX] = {
+        [GUEST_STARTED] = sizeof(struct guest_started),
+        [GUEST_FAILED] = sizeof(struct guest_failed),
+        [GUEST_EXITED] = sizeof(struct guest_exited),
+    };
+    return type < GUEST_TYPE_MAX ? lengths[type] : 0;
+}
+
+static int is_kind(int fd, mode_t kind)
+{
+    struct stat st;
+    return fstat(fd, &st) == 0 && (st.st_mode & S_IFMT) == kind;
+}
+
+// Pipes where pipes belong, a terminal where one does: a guest gone bad must not have us read a device.
+static int take_streams(struct guest_event *ev, struct wire_fds *fds)
+{
+    if (fds->n == 1) {
+        if (!is_kind(fds->fd[0], S_IFCHR) || !isatty(fds->fd[0]))
+            return -1;
+    } else if (fds->n == 2 || fds->n == 3) {
+        for (unsigned i = 0; i < fds->n; i++) {
+            if (!is_kind(fds->fd[i], S_IFIFO))
+                return -1;
+        }
+    } else {
+        return -1;
+    }
+    ev->out = wire_fds_take(fds, 0);
+    ev->err = wire_fds_take(fds, 1);
+    ev->in = wire_fds_take(fds, 2);
+    return 0;
+}
+
+int guest_recv(int guest, struct guest_event *ret, int flags, struct err *err)
+{
+    struct wire_fds fds;
+    ret->out = ret->err = ret->in = -1;
+    int n = receive(guest, &ret->msg, sizeof ret->msg, &fds, flags, "box", err);
+    if (n <= 0)
+        return n;
+    int ok = (size_t)n == guest_length(ret->msg.head.type);
+    if (ok && ret->msg.head.type == GUEST_STARTED)
+        ok = take_streams(ret, &fds) == 0;
+    else if (ok)
+        ok = fds.n == 0;
+    wire_fds_close(&fds);
+    return ok ? 1 : err_set(err, ERR_INTERNAL, "the guest sent nonsense");
+}
+
+int guest_failed_take(const struct guest_failed *msg, const char *program, const char *cwd,
+                      struct err *err)
+{
+    int e = msg->sys_errno > 0 && msg->sys_errno < 4096 ? msg->sys_errno : EIO;
+    switch ((enum guest_step)msg->step) {
+    case STEP_CWD:
+        return err_sys(err, e, "working directory '%s'", cwd);
+    case STEP_EXEC:
+        return err_sys(err, e, "'%s' cannot be started", program);
+    case STEP_NONE:
+    case STEP_ARGS:
+    case STEP_SETUP:
+    case STEP_MAX:
+        break;
+    }
+    return err_sys(err, e, "start '%s'", program);
+}

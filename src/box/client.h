@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// The calls by which boxes are used: those of a client of the keeper, and those of whoever holds the
+// socket of a claimed box's guest. Sending never waits for an answer; receiving takes one message, checks
+// its length, its descriptors' number and their kind, and hands over what is sound. So an event loop can
+// use them as well as a plain program that waits.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "wire/guest-msg.h"
+#include "wire/keeper-msg.h"
+
+// --- the keeper ---
+
+struct claim {
+    const char *image;
+    struct box_limits limits;
+    enum disk_kind disk_kind;
+    uint64_t disk;
+};
+
+// `id` is the caller's, above 0, and comes back in the answer. All: 0 or -1.
+int keeper_send_claim(int sock, uint32_t id, const struct claim *claim, struct err *err);
+int keeper_send_destroy(int sock, uint32_t id, uint64_t box, struct err *err);
+int keeper_send_status(int sock, uint32_t id, struct err *err);
+int keeper_send_limit(int sock, uint32_t id, uint64_t box, const struct box_limits *limits,
+                      struct err *err);
+int keeper_send_disk_drop(int sock, uint32_t id, uint64_t disk, struct err *err);
+
+struct keeper_event {
+    union {
+        struct wire_head head; // head.type says which
+        struct keeper_plain plain;
+        struct keeper_box box;
+        struct keeper_ended ended;
+        struct keeper_state state;
+        struct keeper_error error;
+    } msg;
+    int guest; // with KEEPER_CLAIMED: the guest's socket, now the caller's; else -1
+};
+
+// Waits unless `flags` has MSG_DONTWAIT. 1, 0 when there is nothing (would block), or -1.
+int keeper_recv(int sock, struct keeper_event *ret, int flags, struct err *err);
+// Turns a KEEPER_ERROR into an err. Returns -1.
+int keeper_error_take(const struct keeper_error *msg, struct err *err);
+
+// --- a guest ---
+
+struct exec_spec {
+    const char *cwd;
+    const char *const *argv; // ends with NULL
+    const char *const *envp;
+    uint32_t uid, gid;
+    uint32_t files; // RLIMIT_NOFILE
+    uint32_t flags; // GUEST_EXEC_STDIN, GUEST_EXEC_TTY
+    uint16_t rows, cols;
+};
+
+int guest_send_exec(int guest, uint32_t id, const struct exec_spec *spec, struct err *err);
+int guest_send_signal(int guest, uint32_t id, int signal, struct err *err);
+
+struct guest_event {
+    union {
+        struct wire_head head;
+        struct guest_started started;
+        struct guest_failed failed;
+        struct guest_exited exited;
+    } msg;
+    // With GUEST_STARTED, now the caller's: the terminal's master in `out`, or the three streams. -1 each
+    // where there is none.
+    int out, err, in;
+};
+
+// As keeper_recv; the end of the guest is -1 with ERR_UNAVAILABLE.
+int guest_recv(int guest, struct guest_event *ret, int flags, struct err *err);
+// What a GUEST_FAILED means, in words; argv[0] and cwd as they were asked for. Returns -1.
+int guest_failed_take(const struct guest_failed *msg, const char *program, const char *cwd,
+                      struct err *err);

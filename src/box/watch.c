@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "box/watch.h"
+
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+void watch_say(const struct image_watch *watch, const char *fmt, ...)
+{
+    if (watch->say == NULL)
+        return;
+    char line[256];
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(line, sizeof line, fmt, ap);
+    va_end(ap);
+    watch->say(watch->arg, line);
+}
+
+bool watch_stopped(const struct image_watch *watch, struct err *err)
+{
+    struct pollfd stop = {.fd = watch->stop_fd, .events = POLLIN};
+    if (poll(&stop, 1, 0) <= 0)
+        return false;
+    (void)err_set(err, ERR_UNAVAILABLE, "interrupted, nothing was kept");
+    return true;
+}
+
+void line_cutter_feed(struct line_cutter *cutter, const char *data, size_t len,
+                      void (*each)(void *arg, const char *line), void *arg)
+{
+    for (size_t i = 0; i < len; i++) {
+        char c = data[i];
+        if (c == '\n' || c == '\r') {
+            cutter->line[cutter->len] = '\0';
+            if (cutter->len > 0)
+                each(arg, cutter->line);
+            cutter->len = 0;
+        } else if (cutter->len < sizeof cutter->line - 1) {
+            cutter->line[cutter->len++] = c >= ' ' && c <= '~' ? c : '?';
+        }
+    }
+}
