@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/mem.h"
 #include "base/weaken.h"
 
 enum { CPU_PERIOD_US = 100000 };
@@ -27,27 +28,6 @@ static const char *const control_names[CGROUP_CONTROL_MAX] = {"memory", "pids", 
 
 // --- finding the hierarchies ---
 
-// `options` is the list of controllers of a v1 hierarchy as /proc/self/cgroup has it, or NULL for cgroup2.
-static int mount_detached(const char *type, const char *options)
-{
-    auto_fd fs = fsopen(type, FSOPEN_CLOEXEC);
-    if (fs < 0)
-        return -errno;
-    while (options != NULL && *options != '\0') {
-        char name[64];
-        size_t len = strcspn(options, ",");
-        (void)snprintf(name, sizeof name, "%.*s", (int)len, options);
-        if (fsconfig(fs, FSCONFIG_SET_FLAG, name, NULL, 0) < 0)
-            return -errno;
-        options += len;
-        options += *options == ',';
-    }
-    if (fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
-        return -errno;
-    int fd = fsmount(fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
-    return fd < 0 ? -errno : fd;
-}
-
 static int has_word(const char *list, size_t len, const char *word, char separator)
 {
     size_t n = strlen(word);
@@ -61,40 +41,100 @@ static int has_word(const char *list, size_t len, const char *word, char separat
     return 0;
 }
 
-// Mounts the v1 hierarchy that holds `controller`, by its line "ID:LIST:PATH" in /proc/self/cgroup.
-// -ENOENT when there is none: the controller is in cgroup2, or the kernel lacks it.
-static int mount_v1(const char *proc_text, const char *controller)
+// One line of /proc/self/mountinfo: is it a mount of `type`, for cgroup v1 with `controller`?
+static int is_mount_of(const char *line, size_t len, const char *type, const char *controller)
 {
-    for (const char *line = proc_text; *line != '\0';) {
+    const char *tail = memmem(line, len, " - ", 3);
+    if (tail == NULL)
+        return 0;
+    tail += 3;
+    size_t left = len - (size_t)(tail - line), n = strlen(type);
+    if (left <= n || memcmp(tail, type, n) != 0 || tail[n] != ' ')
+        return 0;
+    const char *options = memrchr(tail, ' ', left);
+    return controller == NULL ||
+           has_word(options + 1, left - (size_t)(options + 1 - tail), controller, ',');
+}
+
+// Opens the mount point of such a line, its fifth field. Octal escapes mean a strange place: not ours.
+static int open_mount(const char *line, size_t len)
+{
+    char path[256];
+    for (int field = 0; field < 4; field++) {
+        const char *space = memchr(line, ' ', len);
+        if (space == NULL)
+            return -EINVAL;
+        len -= (size_t)(space + 1 - line);
+        line = space + 1;
+    }
+    size_t n = strcspn(line, " ");
+    if (n >= sizeof path || memchr(line, '\\', n) != NULL)
+        return -EINVAL;
+    (void)snprintf(path, sizeof path, "%.*s", (int)n, line);
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+// The hierarchy where the host has mounted it. Mounting cgroup2 once more would be simpler, but resets
+// its options for the whole machine. -ENOENT when it is nowhere.
+static int find_mount(const char *mountinfo, const char *type, const char *controller)
+{
+    for (const char *line = mountinfo; *line != '\0';) {
         size_t len = strcspn(line, "\n");
-        const char *list = memchr(line, ':', len);
-        const char *end = list != NULL ? memchr(list + 1, ':', len - (size_t)(list + 1 - line)) : NULL;
-        if (end != NULL && has_word(list + 1, (size_t)(end - list - 1), controller, ',')) {
-            char options[128];
-            (void)snprintf(options, sizeof options, "%.*s", (int)(end - list - 1), list + 1);
-            return mount_detached("cgroup", options);
-        }
+        int fd = is_mount_of(line, len, type, controller) ? open_mount(line, len) : -1;
+        if (fd >= 0)
+            return fd;
         line += len;
         line += *line == '\n';
     }
     return -ENOENT;
 }
 
+static int mount_detached(const char *type, const char *flag)
+{
+    auto_fd fs = fsopen(type, FSOPEN_CLOEXEC);
+    if (fs < 0)
+        return -errno;
+    if (flag != NULL && fsconfig(fs, FSCONFIG_SET_FLAG, flag, NULL, 0) < 0)
+        return -errno;
+    if (fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+        return -errno;
+    int fd = fsmount(fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+// Whether a controller sits in a v1 hierarchy, by the lines "ID:LIST:PATH" of /proc/self/cgroup.
+static int is_in_v1(const char *proc_text, const char *controller)
+{
+    for (const char *line = proc_text; *line != '\0';) {
+        size_t len = strcspn(line, "\n");
+        const char *list = memchr(line, ':', len);
+        const char *end = list != NULL ? memchr(list + 1, ':', len - (size_t)(list + 1 - line)) : NULL;
+        if (end != NULL && has_word(list + 1, (size_t)(end - list - 1), controller, ','))
+            return 1;
+        line += len;
+        line += *line == '\n';
+    }
+    return 0;
+}
+
 // Joining a cgroup normally waits for a grace period of all CPUs, 13 ms on a quiet machine. Mounting any
-// hierarchy with favordynmods makes joins cheap (about 30 us), forks dearer by less than can be measured.
-// Before Linux 6.18 it lasts only as long as the mount, so the descriptor is kept open in that case too.
+// hierarchy with favordynmods once makes joins cheap (about 30 us) until the next boot, on kernels from
+// 6.18; forks become dearer by less than can be measured. On older ones it lasts as long as the mount,
+// so the descriptor stays open. The mark in /run says that it was done since boot.
 static void favour_joins(void)
 {
     static int kept = -1;
-    auto_fd fs = fsopen("cgroup", FSOPEN_CLOEXEC);
-    if (kept >= 0 || fs < 0)
+    if (kept >= 0 || access("/run/cay/joins-favoured", F_OK) == 0)
         return;
-    if (fsconfig(fs, FSCONFIG_SET_FLAG, "none", NULL, 0) < 0 ||
+    auto_fd fs = fsopen("cgroup", FSOPEN_CLOEXEC);
+    if (fs < 0 || fsconfig(fs, FSCONFIG_SET_FLAG, "none", NULL, 0) < 0 ||
         fsconfig(fs, FSCONFIG_SET_STRING, "name", "cay", 0) < 0 ||
         fsconfig(fs, FSCONFIG_SET_FLAG, "favordynmods", NULL, 0) < 0 ||
         fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
         return; // slower, not weaker
     kept = fsmount(fs, FSMOUNT_CLOEXEC, 0);
+    fd_close(open("/run/cay/joins-favoured", O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
 }
 
 static int open_parent(int root, struct err *err)
@@ -154,31 +194,60 @@ int cgroups_open_at(int unified, const int control[CGROUP_CONTROL_MAX], struct c
     return r;
 }
 
+static int open_unified(const char *mountinfo)
+{
+    int fd = find_mount(mountinfo, "cgroup2", NULL);
+    return fd == -ENOENT ? mount_detached("cgroup2", "favordynmods") : fd;
+}
+
+// All three controllers, either all from v1 hierarchies or all from cgroup2. On failure none is open.
+static int open_controls(const char *mountinfo, const char *proc_text, int unified,
+                         int ret_control[CGROUP_CONTROL_MAX], struct err *err)
+{
+    int in_v1 = is_in_v1(proc_text, control_names[0]);
+    for (int i = 0; i < CGROUP_CONTROL_MAX; i++) {
+        const char *name = control_names[i];
+        int r = unified;
+        if (is_in_v1(proc_text, name) != in_v1) {
+            r = err_set(err, ERR_UNSUPPORTED,
+                        "the cgroup controllers memory and %s are in different versions of cgroups; "
+                        "mount memory, pids and cpu the same way",
+                        name);
+        } else if (in_v1) {
+            r = find_mount(mountinfo, "cgroup", name);
+            if (r == -ENOENT)
+                r = mount_detached("cgroup", name);
+            if (r < 0)
+                (void)err_sys(err, -r, "open the cgroup hierarchy of '%s'", name);
+        }
+        if (r < 0) {
+            while (in_v1 && --i >= 0)
+                fd_close(ret_control[i]);
+            return -1;
+        }
+        ret_control[i] = r;
+    }
+    return 0;
+}
+
 int cgroups_open(struct cgroups **ret, struct err *err)
 {
+    enum { MOUNTINFO_MAX = 1 << 20 };
     char text[4096];
+    int control[CGROUP_CONTROL_MAX];
     if (fd_read_file(AT_FDCWD, "/proc/self/cgroup", text, sizeof text) < 0)
         return err_set(err, ERR_UNSUPPORTED, "this kernel has no cgroups, so limits cannot be enforced");
-    int unified = mount_detached("cgroup2", NULL);
-    if (unified < 0)
-        return err_sys(err, -unified, "mount cgroup2");
+    auto_free char *mountinfo = malloc(MOUNTINFO_MAX);
+    if (mountinfo == NULL ||
+        fd_read_file(AT_FDCWD, "/proc/self/mountinfo", mountinfo, MOUNTINFO_MAX) < 0)
+        return err_set(err, ERR_INTERNAL, "cannot read /proc/self/mountinfo");
     favour_joins();
-    int control[CGROUP_CONTROL_MAX], in_v1 = 0;
-    for (int i = 0; i < CGROUP_CONTROL_MAX; i++) {
-        control[i] = mount_v1(text, control_names[i]);
-        in_v1 += control[i] >= 0;
-        if (control[i] < 0 && control[i] != -ENOENT)
-            return err_sys(err, -control[i], "mount cgroup '%s'", control_names[i]);
-    }
-    for (int i = 0; i < CGROUP_CONTROL_MAX; i++) {
-        if (control[i] >= 0)
-            continue;
-        if (in_v1 > 0)
-            return err_set(err, ERR_UNSUPPORTED,
-                           "the cgroup controller '%s' is not in a v1 hierarchy as its siblings are; "
-                           "mount all of memory, pids and cpu the same way",
-                           control_names[i]);
-        control[i] = unified;
+    int unified = open_unified(mountinfo);
+    if (unified < 0)
+        return err_sys(err, -unified, "open the cgroup2 hierarchy");
+    if (open_controls(mountinfo, text, unified, control, err) < 0) {
+        fd_close(unified);
+        return -1;
     }
     return cgroups_open_at(unified, control, ret, err);
 }

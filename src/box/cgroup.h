@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The cgroups of boxes: one directory per box in each hierarchy that carries a limit, and one in cgroup2
 // for killing. Where the kernel has the controllers in cgroup2 the two are one; where they are spread
-// over v1 hierarchies each has its own. Hierarchies are mounted detached, for this process alone, so it
-// does not matter where, or whether, the host has mounted them. A directory's name is cay/<slot>.
+// over v1 hierarchies each has its own. They are used where the host has mounted them, or else mounted
+// detached. A directory's name is cay/<slot>.
 #pragma once
 
 #include <stdint.h>

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "base/title.h"
 #include "base/weaken.h"
 #include "cli/cli.h"
 
@@ -93,6 +94,7 @@ static int version(void)
 int main(int argc, char **argv)
 {
     weaken_init();
+    title_init(argc, argv);
     if (argc < 2) {
         print_help(stderr);
         return CLI_USAGE;

@@ -16,6 +16,7 @@
 #include <linux/securebits.h>
 
 #include "base/fd.h"
+#include "base/title.h"
 #include "base/weaken.h"
 #include "box/data.h"
 #include "keeper/keeper-internal.h"
@@ -148,6 +149,7 @@ static _Noreturn void keeper_main(const struct keeper_config *config, int client
         reply_error(&k, 0, &err);
         k.closing = 1;
     } else {
+        title_set("cay keeper");
         loop(&k);
     }
     finish(&k);

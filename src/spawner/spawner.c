@@ -17,6 +17,7 @@
 #include <linux/sched.h>
 
 #include "base/fd.h"
+#include "base/title.h"
 #include "base/weaken.h"
 #include "guest/guest.h"
 #include "wire/spawner-msg.h"
@@ -60,6 +61,7 @@ static int become_spawner(const struct spawner_start *start)
     if (read(start->go, &byte, 1) != 1)
         _exit(0);
     fd_close(start->go);
+    title_set("cay"); // guests inherit it
     if (syscall(SYS_setresgid, 0, 0, 0) < 0 || syscall(SYS_setresuid, 0, 0, 0) < 0)
         return -errno;
     int r = enter_stage(start->stage);
