@@ -33,6 +33,9 @@ static const char *const names[WEAKEN_MAX] = {
     [WEAKEN_KEYRING] = "keyring",
     [WEAKEN_CGROUPFS] = "cgroupfs",
     [WEAKEN_CORE] = "core",
+    [WEAKEN_CGROUPNS] = "cgroupns",
+    [WEAKEN_TERMINALS] = "terminals",
+    [WEAKEN_UCOUNTS] = "ucounts",
 };
 
 static unsigned weakened; // one bit each

@@ -32,6 +32,9 @@ enum weakness {
     WEAKEN_KEYRING,    // session keyring shared with the host
     WEAKEN_CGROUPFS,   // the host's cgroup file system visible and writable
     WEAKEN_CORE,       // core files allowed
+    WEAKEN_CGROUPNS,   // no cgroup namespace
+    WEAKEN_TERMINALS,  // no limit of pseudo-terminals
+    WEAKEN_UCOUNTS,    // no limit of inotify instances and the like per box
     WEAKEN_MAX,
 };
 

@@ -20,11 +20,6 @@
 #include "base/fd.h"
 #include "box/tool.h"
 
-// In glibc's headers and in the kernel's; the latter cannot be included beside sys/mount.h.
-#ifndef OPEN_TREE_CLONE
-#    error "glibc 2.36 or newer is needed"
-#endif
-
 enum {
     NOBODY = 65534,
 };
@@ -92,7 +87,7 @@ static void enter_root(int target)
         tool_die("tmpfs", errno);
     place_usr(trees);
     if (target >= 0)
-        attach(target, CONFINE_TARGET + 1);
+        attach(target, &CONFINE_TARGET[1]);
     if (mount(NULL, ".", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC,
               NULL) < 0)
         tool_die("read-only root", errno);

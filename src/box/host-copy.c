@@ -51,6 +51,7 @@ static const struct host_row rows[] = {
     {"mime.types",                HOST_CONFIG},
     {"magic",                     HOST_CONFIG},
     {"magic.mime",                HOST_CONFIG},
+    {"locale.alias",              HOST_CONFIG},
     {"inputrc",                   HOST_CONFIG},
     {"terminfo",                  HOST_CONFIG},
     {"xattr.conf",                HOST_CONFIG},

@@ -58,9 +58,8 @@ static const struct text_file made_files[] = {
 };
 
 static const struct text_file made_links[] = {
-    {"etc/os-release",   "../usr/lib/os-release"         },
-    {"etc/localtime",    "/usr/share/zoneinfo/Etc/UTC"   },
-    {"etc/locale.alias", "/usr/share/locale/locale.alias"},
+    {"etc/os-release", "../usr/lib/os-release"      },
+    {"etc/localtime",  "/usr/share/zoneinfo/Etc/UTC"},
 };
 
 static int write_texts(int root_fd)

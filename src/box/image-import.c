@@ -32,7 +32,9 @@ enum {
     FLOW_SIZE = 256 * 1024,
 };
 #define DISK_RESERVE    (UINT64_C(256) << 20) // left free on the disk, whatever the limit says
+#define DISK_FULL       (UINT64_C(64) << 10)
 #define DISK_LOOK_EVERY (UINT64_C(32) << 20)
+#define CANNOT          "Cannot" // how tar begins to say what failed
 #define SAY_EVERY_NS    (5 * NS_PER_S)
 
 struct format {
@@ -66,7 +68,7 @@ struct flow {
     bool ended;     // the writer closed it, not we
 };
 
-// A child's stderr: the first line that tells something is kept.
+// A child's stderr: the line that tells most is kept.
 struct complaint {
     int fd;
     struct line_cutter cutter;
@@ -85,6 +87,7 @@ struct unpacking {
     struct complaint tar_err;
     int unzip; // pidfds
     int tar;
+    int tar_status;
     uint64_t looked_at; // plain.total when the disk was last looked at
     int64_t said_at;
 };
@@ -108,8 +111,8 @@ static void flow_fill(struct flow *flow)
         close_end(&flow->out);
         return;
     }
-    flow->at = 0;
     flow->len = (size_t)n;
+    flow->at = flow->out < 0 ? flow->len : 0; // nobody left to read it
     flow->total += (uint64_t)n;
 }
 
@@ -119,8 +122,8 @@ static void flow_drain(struct flow *flow)
     if (n < 0) {
         if (errno == EINTR || errno == EAGAIN)
             return;
-        close_end(&flow->in); // the reader is gone; its exit code tells why
-        close_end(&flow->out);
+        close_end(&flow->out); // the reader is gone; its exit code tells why
+        flow->at = flow->len;
         return;
     }
     flow->at += (size_t)n;
@@ -146,8 +149,11 @@ static void flow_step(struct flow *flow, short events)
 static void keep_complaint(void *arg, const char *line)
 {
     struct complaint *complaint = arg;
-    // tar makes absolute names relative by itself, and says so first.
-    if (complaint->line[0] == '\0' && strncmp(line, "tar: Removing leading", 21) != 0)
+    // tar makes absolute names relative by itself, and says so.
+    if (strncmp(line, "tar: Removing leading", 21) == 0)
+        return;
+    if (complaint->line[0] == '\0' ||
+        (strstr(line, CANNOT) != NULL && strstr(complaint->line, CANNOT) == NULL))
         memccpy(complaint->line, line, '\0', sizeof complaint->line - 1);
 }
 
@@ -202,10 +208,16 @@ static int check_limits(struct unpacking *work, struct err *err)
     return 0;
 }
 
-// Until tar has ended, as its closed output shows.
+static bool tar_runs(const struct unpacking *work)
+{
+    return work->names_fd >= 0 || work->tar_err.fd >= 0;
+}
+
+// Until tar has ended, as its closed output shows, and what comes after the end that it saw is read
+// too, so that the decompressor has checked all of it.
 static int run_flows(struct unpacking *work, struct err *err)
 {
-    while (work->names_fd >= 0 || work->tar_err.fd >= 0) {
+    while (tar_runs(work) || (work->unzip >= 0 && work->plain.in >= 0)) {
         struct pollfd wants[] = {
             {.fd = work->watch->stop_fd, .events = POLLIN},
             flow_wants(&work->packed),
@@ -225,6 +237,11 @@ static int run_flows(struct unpacking *work, struct err *err)
         complaint_step(&work->unzip_err, wants[5].revents);
         if (check_limits(work, err) < 0)
             return -1;
+        if (!tar_runs(work) && work->tar >= 0) {
+            work->tar_status = tool_wait(TAKE_FD(work->tar));
+            if (work->tar_status != 0 && !work->plain.ended)
+                break; // it gave up: the rest does not matter
+        }
     }
     return 0;
 }
@@ -338,7 +355,6 @@ static int child_failed(const char *name, int status, const struct complaint *co
 
 static int finish_children(struct unpacking *work, struct err *err)
 {
-    int tar_status = tool_wait(TAKE_FD(work->tar));
     if (work->unzip >= 0 && work->plain.ended) {
         // Both have ended. A decompressor that failed made tar fail: its words come first.
         while (work->unzip_err.fd >= 0)
@@ -347,9 +363,15 @@ static int finish_children(struct unpacking *work, struct err *err)
         if (status != 0)
             return child_failed("the decompressor", status, &work->unzip_err, err);
     }
-    if (tar_status != 0)
-        return child_failed("tar", tar_status, &work->tar_err, err);
-    return 0;
+    // Of a file that it cannot make as large as it should be, tar only warns.
+    if (work->tar_status == 0 && strstr(work->tar_err.line, "Warning: " CANNOT) == NULL)
+        return 0;
+    struct statvfs disk;
+    if (fstatvfs(work->root_fd, &disk) == 0 &&
+        ((uint64_t)disk.f_bavail * disk.f_frsize < DISK_FULL ||
+         (disk.f_files > 0 && disk.f_favail == 0)))
+        return err_set(err, ERR_EXHAUSTED, "the disk of the data directory is full");
+    return child_failed("tar", work->tar_status, &work->tar_err, err);
 }
 
 static void unpacking_done(struct unpacking *work)

@@ -207,6 +207,9 @@ static int make_accounts(int root_fd, struct err *err)
 
 int image_prepare(int root_fd, struct err *err)
 {
+    int removed = tree_remove(root_fd, "dev"); // a box has one of its own
+    if (removed < 0 && removed != -ENOENT)
+        return refused(err, removed, "dev");
     if (make_dirs_and_links(root_fd, err) < 0)
         return -1;
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {

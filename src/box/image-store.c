@@ -148,7 +148,7 @@ static unsigned find_leftovers(int images_fd, struct leftover *ret)
         if (fd < 0)
             continue;
         ret[n].fd = fd;
-        (void)snprintf(ret[n].name, sizeof ret[n].name, "%s", entry->d_name);
+        (void)snprintf(ret[n].name, sizeof ret[n].name, "%.*s", TEMP_NAME_SIZE - 1, entry->d_name);
         n++;
     }
     (void)closedir(dir);

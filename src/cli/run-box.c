@@ -245,7 +245,7 @@ int run_in_box(const struct run_options *options, struct run_result *ret, struct
         .guest = -1,
         .io = {.in = -1, .out = -1, .err = -1},
     };
-    struct keeper_config config = {.data = options->data, .boxes = 1};
+    struct keeper_config config = {.data = options->data, .boxes = 1, .once = 1};
     sigset_t waiting;
     if (keeper_start(&config, &run.keeper, err) < 0)
         return -1;

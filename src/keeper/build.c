@@ -131,15 +131,17 @@ static int send_spawn(struct keeper *k, struct box *box, int guest_end, struct e
 {
     struct cgroup_join join;
     struct spawner_spawn msg = {
-        .head = {.version = WIRE_VERSION, .type = SPAWNER_SPAWN, .id = box->slot},
+        .head = {.version = WIRE_VERSION, .type = SPAWNER_SPAWN, .id = (uint32_t)box->number},
         .slot = box->slot,
     };
     if (cgroups_join(k->cgroups, keeper_host_slot(k, box->slot), &join, err) < 0)
         return -1;
-    int fds[3 + SPAWN_JOIN_MAX] = {guest_end, box->userns, join.dir};
+    int fds[3 + SPAWN_JOIN_MAX] = {guest_end, join.dir, box->userns};
+    unsigned first = box->userns >= 0 ? 3 : 2;
     msg.n_join = join.n;
-    memcpy(fds + 3, join.procs, sizeof(int) * join.n);
-    int r = wire_send(k->spawner, &msg, sizeof msg, NULL, 0, fds, 3 + join.n);
+    msg.has_userns = box->userns >= 0;
+    memcpy(fds + first, join.procs, sizeof(int) * join.n);
+    int r = wire_send(k->spawner, &msg, sizeof msg, NULL, 0, fds, first + join.n);
     for (unsigned i = 0; i < join.n; i++)
         fd_close(join.procs[i]);
     fd_close(join.dir);
@@ -159,10 +161,39 @@ static int spawn(struct keeper *k, struct box *box, struct err *err)
     else
         r = send_spawn(k, box, ends[1], err);
     fd_close(ends[1]);
-    if (r < 0)
-        return -1;
+    return r < 0 ? -1 : 0;
+}
+
+// With B in hand a box can be given its root, while the spawner still works on the rest.
+static void continue_with_userns(struct keeper *k, struct box *box)
+{
+    struct err err = {0};
     box->state = BOX_BLANK;
-    return box->image != NULL ? build_root(k, box, err) : 0;
+    if (box->image != NULL && build_root(k, box, &err) < 0)
+        build_failed(k, box, &err);
+}
+
+static int ask_userns(struct keeper *k, struct box *box, struct err *err)
+{
+    struct spawner_slot msg = {
+        .head = {.version = WIRE_VERSION, .type = SPAWNER_USERNS, .id = (uint32_t)box->number},
+        .slot = box->slot,
+    };
+    int r = wire_send(k->spawner, &msg, sizeof msg, NULL, 0, NULL, 0);
+    return r < 0 ? err_sys(err, -r, "ask the spawner for a user namespace") : 0;
+}
+
+static int begin(struct keeper *k, struct box *box, struct err *err)
+{
+    uint32_t guest_uid = keeper_host_id(k, box->slot) + SLOT_GUEST_ID;
+    if (k->spawner < 0)
+        return err_set(err, ERR_INTERNAL, "the spawner has ended: restart Cay");
+    if (box->userns < 0 && ask_userns(k, box, err) < 0)
+        return -1;
+    if (cgroups_make(k->cgroups, keeper_host_slot(k, box->slot), guest_uid, &box->limits, err) < 0)
+        return -1;
+    box->has_cgroups = 1;
+    return spawn(k, box, err);
 }
 
 void build_start(struct keeper *k, struct box *box)
@@ -172,45 +203,31 @@ void build_start(struct keeper *k, struct box *box)
     box->state = BOX_USERNS;
     if (box->image != NULL)
         box->image->users++;
-    if (k->spawner < 0) {
-        (void)err_set(&err, ERR_INTERNAL, "the spawner has ended: restart Cay");
-        build_failed(k, box, &err);
-        return;
-    }
-    if (box->userns < 0) {
-        struct spawner_slot msg = {
-            .head = {.version = WIRE_VERSION, .type = SPAWNER_USERNS, .id = box->slot},
-            .slot = box->slot,
-        };
-        // One that is gone shows in its stream, with the reason, and fails this box too.
-        if (wire_send(k->spawner, &msg, sizeof msg, NULL, 0, NULL, 0) < 0) {
+    if (begin(k, box, &err) < 0) {
+        // One that is gone has said why in its stream, which fails this box with the reason.
+        if (k->spawner >= 0)
             spawner_link_event(k);
-            return;
-        }
+        if (box->state == BOX_USERNS)
+            build_failed(k, box, &err);
+    } else if (box->userns >= 0) {
+        continue_with_userns(k, box);
     }
-    uint32_t guest_uid = keeper_host_id(k, box->slot) + SLOT_GUEST_ID;
-    if (cgroups_make(k->cgroups, keeper_host_slot(k, box->slot), guest_uid, &box->limits, &err) < 0) {
-        build_failed(k, box, &err);
-        return;
-    }
-    box->has_cgroups = 1;
-    if (box->userns >= 0 && spawn(k, box, &err) < 0)
-        build_failed(k, box, &err);
 }
 
 void build_userns_made(struct keeper *k, struct box *box, int fd)
 {
-    struct err err = {0};
     fd_close(box->userns);
     box->userns = fd;
-    if (box->state == BOX_USERNS && spawn(k, box, &err) < 0)
-        build_failed(k, box, &err);
+    if (box->state == BOX_USERNS)
+        continue_with_userns(k, box);
 }
 
 void build_spawned(struct keeper *k, struct box *box, int pidfd)
 {
     struct err err = {0};
     box->pidfd = pidfd;
+    if (k->config.once)
+        spawner_link_end(k);
     int r = keeper_watch(k, pidfd, EVENT_END, box->slot);
     if (r < 0) {
         (void)err_sys(&err, -r, "watch a box");

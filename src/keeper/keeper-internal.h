@@ -78,6 +78,7 @@ uint32_t keeper_host_slot(const struct keeper *k, uint32_t slot); // its number 
 // spawner-link.c
 int spawner_link_start(struct keeper *k, struct err *err);
 void spawner_link_event(struct keeper *k);
+void spawner_link_end(struct keeper *k); // it ends by itself then
 
 // request.c
 void request_event(struct keeper *k);

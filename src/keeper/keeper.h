@@ -12,6 +12,7 @@
 struct keeper_config {
     const char *data;      // data directory, NULL for the default
     uint32_t boxes;        // at most, at once
+    int once;              // there will be one box ever: let go early of what makes more
     uint32_t pool_ready;   // boxes kept ready with a root of image `host` and a blank disk
     uint32_t pool_blank;   // boxes kept ready without a root
     uint64_t volume_bytes; // size of the Btrfs volume; 0: no volume, disks are tmpfs

@@ -39,7 +39,7 @@ uint32_t keeper_host_slot(const struct keeper *k, uint32_t slot)
 
 // --- starting ---
 
-static int own_process(struct err *err)
+static int own_process(const struct keeper_config *config, struct err *err)
 {
     // A terminal's signals are for the client; it says when to stop by closing its socket.
     (void)setsid();
@@ -52,7 +52,10 @@ static int own_process(struct err *err)
     }
     if (geteuid() != 0)
         return err_set(err, ERR_DENIED, "boxes need root: run this as root, with sudo for instance");
-    if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
+    // All its mounts are detached, in nobody's view; a keeper that stays makes sure of it for those
+    // that are not yet thought of.
+    if (!config->once &&
+        (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0))
         return err_sys(err, errno, "make the keeper's mount namespace");
     // Lets root.c take on the file system ids of a box without losing its capabilities.
     if (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0) < 0)
@@ -74,7 +77,7 @@ static int make_boxes(struct keeper *k, struct err *err)
 
 static int start(struct keeper *k, struct err *err)
 {
-    if (own_process(err) < 0 || make_boxes(k, err) < 0)
+    if (own_process(&k->config, err) < 0 || make_boxes(k, err) < 0)
         return -1;
     k->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (k->epoll < 0)
@@ -133,7 +136,7 @@ static void loop(struct keeper *k)
 
 static void finish(struct keeper *k)
 {
-    fd_close(k->spawner); // ends the spawner
+    spawner_link_end(k);
     if (k->spawner_pid > 0)
         (void)waitpid(k->spawner_pid, NULL, 0);
     volume_free(k->volume);

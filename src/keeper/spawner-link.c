@@ -88,17 +88,37 @@ int spawner_link_start(struct keeper *k, struct err *err)
     return r;
 }
 
+// Whom an answer is about. One for a box that has failed meanwhile is about nobody.
+static struct box *find(struct keeper *k, uint32_t id)
+{
+    for (uint32_t i = 1; i < k->slots.n; i++) {
+        if (k->boxes[i].state != BOX_NONE && (uint32_t)k->boxes[i].number == id)
+            return &k->boxes[i];
+    }
+    return NULL;
+}
+
+// No pidfd will come for this box any more.
+static void spawn_failed(struct keeper *k, struct box *box, const struct err *err)
+{
+    fd_close(box->guest);
+    box->guest = -1;
+    build_failed(k, box, err);
+}
+
 // Without it no box can be made, and it dies only by a bug or by somebody's hand.
 static void lost(struct keeper *k, const struct err *err)
 {
     for (uint32_t i = 1; i < k->slots.n; i++) {
         struct box *box = &k->boxes[i];
-        if (box->state == BOX_USERNS || (box->guest >= 0 && box->pidfd < 0)) {
-            fd_close(box->guest); // no pidfd will come any more
-            box->guest = -1;
-            build_failed(k, box, err);
-        }
+        if (box->state == BOX_USERNS || (box->guest >= 0 && box->pidfd < 0))
+            spawn_failed(k, box, err);
     }
+    spawner_link_end(k);
+}
+
+void spawner_link_end(struct keeper *k)
+{
     fd_close(k->spawner);
     k->spawner = -1;
 }
@@ -119,17 +139,14 @@ void spawner_link_event(struct keeper *k)
         lost(k, &err);
         return;
     }
-    struct box *box = msg.head.id > 0 && msg.head.id < k->slots.n ? &k->boxes[msg.head.id] : NULL;
+    struct box *box = find(k, msg.head.id);
     if (msg.head.type == SPAWNER_ERROR && n == sizeof msg.error) {
         msg.error.step[sizeof msg.error.step - 1] = '\0';
         (void)err_sys(&err, msg.error.sys_errno, "%s", msg.error.step);
-        if (box == NULL) {
+        if (msg.head.id == 0)
             lost(k, &err);
-        } else {
-            fd_close(box->guest);
-            box->guest = -1;
-            build_failed(k, box, &err);
-        }
+        else if (box != NULL)
+            spawn_failed(k, box, &err);
     } else if (box != NULL && fds.n == 1 && msg.head.type == SPAWNER_USERNS_MADE) {
         build_userns_made(k, box, wire_fds_take(&fds, 0));
     } else if (box != NULL && fds.n == 1 && msg.head.type == SPAWNER_SPAWNED) {

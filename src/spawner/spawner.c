@@ -22,6 +22,12 @@
 #include "guest/guest.h"
 #include "wire/spawner-msg.h"
 
+// All it remembers: the user namespace it made last.
+struct spawner {
+    uint32_t slot;
+    int userns;
+};
+
 static void answer(int sock, uint32_t id, uint16_t type, int fd)
 {
     struct spawner_plain msg = {.head = {.version = WIRE_VERSION, .type = type, .id = id}};
@@ -96,15 +102,11 @@ static int forbid_namespaces(void)
     return 0;
 }
 
+// The child that a new user namespace begins with. It is dumpable only so that the spawner may write its
+// maps; there is nothing of ours to read.
 static _Noreturn void be_namespace(int sync)
 {
-    char byte;
-    // Only so that the spawner may write our maps; there is nothing of ours to read.
-    (void)prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
-    if (write(sync, "d", 1) != 1 || read(sync, &byte, 1) != 1)
-        _exit(1);
-    int r = forbid_namespaces();
-    byte = (char)-r;
+    char byte = (char)-forbid_namespaces();
     if (write(sync, &byte, 1) != 1)
         _exit(1);
     // Until the spawner has opened the namespace and closed its end.
@@ -124,12 +126,10 @@ static int write_maps(pid_t pid, uint32_t slot)
 static int open_userns(pid_t pid, uint32_t slot, int sync, int *ret_fd)
 {
     char byte, path[48];
-    if (read(sync, &byte, 1) != 1)
-        return -ECHILD;
     int r = write_maps(pid, slot);
     if (r < 0)
         return r;
-    if (write(sync, "m", 1) != 1 || read(sync, &byte, 1) != 1)
+    if (read(sync, &byte, 1) != 1)
         return -ECHILD;
     if (byte != 0)
         return -byte;
@@ -145,15 +145,20 @@ static long clone_as(uint32_t uid)
     struct clone_args args = {.flags = CLONE_NEWUSER, .exit_signal = SIGCHLD};
     if (syscall(SYS_setresuid, -1, uid, -1) < 0)
         return -errno;
+    // The change of uid has made us undumpable, and so would the child be.
+    (void)prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
     long pid = syscall(SYS_clone3, &args, sizeof args);
     if (pid < 0)
         pid = -errno;
-    if (pid != 0)
+    if (pid != 0) {
         (void)syscall(SYS_setresuid, -1, 0, -1);
+        (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+    }
     return pid;
 }
 
-static void make_userns(int sock, const struct spawner_slot *msg)
+// B is sent to the keeper and kept for the SPAWNER_SPAWN that may be waiting already.
+static void make_userns(int sock, const struct spawner_slot *msg, struct spawner *spawner)
 {
     int sync[2], fd = -1;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sync) < 0) {
@@ -174,7 +179,8 @@ static void make_userns(int sock, const struct spawner_slot *msg)
         answer_error(sock, msg->head.id, "user namespace of a box", -r);
     else
         answer(sock, msg->head.id, SPAWNER_USERNS_MADE, fd);
-    fd_close(fd);
+    fd_close(spawner->userns);
+    *spawner = (struct spawner){.slot = msg->slot, .userns = fd};
 }
 
 // --- boxes ---
@@ -188,9 +194,12 @@ static uint64_t box_flags(void)
     return flags;
 }
 
-static void spawn_guest(int sock, const struct spawner_spawn *msg, struct wire_fds *fds)
+static void spawn_guest(int sock, const struct spawner_spawn *msg, struct wire_fds *fds,
+                        const struct spawner *spawner)
 {
-    if (msg->n_join > SPAWN_JOIN_MAX || fds->n != 3 + msg->n_join) {
+    unsigned first = msg->has_userns ? 3 : 2; // of the joins
+    if (msg->n_join > SPAWN_JOIN_MAX || fds->n != first + msg->n_join ||
+        (!msg->has_userns && (spawner->userns < 0 || spawner->slot != msg->slot))) {
         answer_error(sock, msg->head.id, "spawn message", EINVAL);
         return;
     }
@@ -206,11 +215,11 @@ static void spawn_guest(int sock, const struct spawner_spawn *msg, struct wire_f
         struct guest_boot boot = {
             .slot = msg->slot,
             .sock = fds->fd[0],
-            .userns = fds->fd[1],
-            .cgroup = fds->fd[2],
+            .cgroup = fds->fd[1],
+            .userns = msg->has_userns ? fds->fd[2] : spawner->userns,
             .n_join = msg->n_join,
         };
-        memcpy(boot.join, fds->fd + 3, sizeof(int) * msg->n_join);
+        memcpy(boot.join, fds->fd + first, sizeof(int) * msg->n_join);
         guest_main(&boot);
     }
     answer(sock, msg->head.id, SPAWNER_SPAWNED, pidfd);
@@ -225,6 +234,7 @@ _Noreturn void spawner_main(const struct spawner_start *start)
         struct spawner_spawn spawn;
     } msg;
     struct wire_fds fds;
+    struct spawner spawner = {.userns = -1};
     int r = become_spawner(start);
     if (r < 0) {
         answer_error(start->sock, 0, "enter the stage", -r);
@@ -237,9 +247,9 @@ _Noreturn void spawner_main(const struct spawner_start *start)
         if (n <= 0)
             _exit(0);
         if (msg.head.type == SPAWNER_USERNS && n == sizeof msg.slot)
-            make_userns(start->sock, &msg.slot);
+            make_userns(start->sock, &msg.slot, &spawner);
         else if (msg.head.type == SPAWNER_SPAWN && n == sizeof msg.spawn)
-            spawn_guest(start->sock, &msg.spawn, &fds);
+            spawn_guest(start->sock, &msg.spawn, &fds, &spawner);
         else
             answer_error(start->sock, msg.head.id, "unknown request", EINVAL);
         wire_fds_close(&fds);

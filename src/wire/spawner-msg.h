@@ -29,12 +29,15 @@ struct spawner_slot {
     uint32_t pad;
 };
 
-// Descriptors, in this order: the guest's end of its socket, B, the box's cgroup2 directory, then
-// n_join cgroup.procs files of other hierarchies, opened for writing by root.
+// Descriptors, in this order: the guest's end of its socket, the box's cgroup2 directory, B if
+// has_userns (else it is the one made for that slot just before), then n_join cgroup.procs files, opened
+// for writing by root.
 struct spawner_spawn {
     struct wire_head head;
     uint32_t slot;
     uint32_t n_join;
+    uint32_t has_userns;
+    uint32_t pad;
 };
 
 struct spawner_plain {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// One attempt to get out of a box, or to take more than its share. An attempt is made for real by the
-// program `escape` inside a box and ends in an outcome with one line of detail. Everything here is
-// single-threaded per process: an attempt runs in a forked child and reports through held(), escaped()
-// and cannot(), which keep the detail until the runner sends it home.
+// One attempt to get out of a box, or to take more than its share. An attempt is made for real by
+// the program `escape` inside a box and ends in an outcome with one line of detail. Everything here
+// is single-threaded per process: an attempt runs in a forked child and reports through held(),
+// escaped() and cannot(), which keep the detail until the runner sends it home.
 //
 // Rules for whoever adds one:
-// - Every attempt is also made with its defence taken away, on the machine that runs the tests. It must
-//   do no harm when it succeeds: open a file for writing but do not write, set a value to what it is,
-//   pass an argument that is refused only after the permission was granted.
+// - Every attempt is also made with its defence taken away, on the machine that runs the tests. It
+// must
+//   do no harm when it succeeds: open a file for writing but do not write, set a value to what it
+//   is, pass an argument that is refused only after the permission was granted.
 // - Judge the effect and not the return value.
 // - An answer that only those get who were let in (EINVAL after the capability check) is an escape.
 #pragma once
@@ -43,7 +44,7 @@ struct attempt {
     const char *held_by;   // what should stop it
     const char *canary;    // names for CAY_WEAKEN with which it must succeed; NULL: see no_canary
     const char *needs;     // what the machine must have for the canary: "file:PATH", "fs:TYPE" or a
-                           // name that features.c knows; NULL: nothing
+                           // name that machine.c knows; NULL: nothing
     const char *no_canary; // why no canary is possible
     enum place place;
     bool killed_is_held; // being killed by the kernel is the defence (memory)
@@ -76,7 +77,7 @@ void progress(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 // is held; success, and any error that comes after the permission check, is an escape.
 enum outcome judge_call(const char *what, long result, const int *refusals);
 
-#define REFUSALS ((const int[]){EPERM, EACCES, ENOSYS, EROFS, 0})
+#define REFUSALS          ((const int[]){EPERM, EACCES, ENOSYS, EROFS, 0})
 #define REFUSALS_AND(...) ((const int[]){EPERM, EACCES, ENOSYS, EROFS, __VA_ARGS__, 0})
 
 // Opens for writing and closes again. A file that is not there is held.

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "helpers.h"
+
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "helpers.h"
 #include "world.h"
 
 enum {

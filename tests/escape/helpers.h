@@ -9,8 +9,10 @@
 bool helper_main(int argc, char **argv);
 
 // Executes this program again as a process that ignores every signal it can, keeps its standard
-// descriptors open, and is found from outside by its name, cay-linger-TOKEN. Ends by itself after a while.
+// descriptors open, and is found from outside by its name, cay-linger-TOKEN. Ends by itself after a
+// while.
 _Noreturn void become_lingerer(const char *token);
 
-// argv[0] for a copy of this program that writes "euid effective-capabilities" to its standard output.
+// argv[0] for a copy of this program that writes "euid effective-capabilities" to its standard
+// output.
 #define HELPER_IDENTITY "cay-identity"

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// escape: makes attempts to get out of a box and says for each what happened. It is copied into a box, so
-// it is static and needs nothing. Without names it makes every attempt that can share a box with others.
+// escape: makes attempts to get out of a box and says for each what happened. It is copied into a
+// box, so it is static and needs nothing. Without names it makes every attempt that can share a box
+// with others.
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "attempt.h"
-#include "features.h"
 #include "helpers.h"
+#include "machine.h"
 #include "runner.h"
 #include "witness.h"
 #include "world.h"
@@ -39,6 +40,7 @@ enum option_id {
     OPT_HOST,
     OPT_NEIGHBOUR,
     OPT_HOST_PIDNS,
+    OPT_HOST_NETNS,
     OPT_DISK_DEVICE,
     OPT_MEMORY,
     OPT_DISK,
@@ -53,21 +55,22 @@ static const struct {
     enum option_id id;
     const char *help;
 } option_table[] = {
-    {"help",        NULL,          OPT_HELP,        "this text"                                        },
-    {"list",        NULL,          OPT_LIST,        "the attempts and what they try; --json for all"   },
-    {"json",        NULL,          OPT_JSON,        "one JSON object a line"                           },
-    {"features",    NULL,          OPT_FEATURES,    "what this machine has that canaries need"         },
-    {"witness",     "TOKEN",       OPT_WITNESS,     "own things that attempts look for, until killed"  },
-    {"direct",      "NAME",        OPT_DIRECT,      "make one attempt in this very process"            },
-    {"host",        "PEER",        OPT_HOST,        "the witness on the host"                          },
-    {"neighbour",   "PEER",        OPT_NEIGHBOUR,   "the witness in another box"                       },
-    {"host-pidns",  "INODE",       OPT_HOST_PIDNS,  "number of the host's pid namespace"               },
-    {"disk-device", "MAJOR:MINOR", OPT_DISK_DEVICE, "the host's disk"                                  },
-    {"memory",      "BYTES",       OPT_MEMORY,      "the box's limit"                                  },
-    {"disk",        "BYTES",       OPT_DISK,        "the box's limit"                                  },
-    {"pids",        "N",           OPT_PIDS,        "the box's limit"                                  },
-    {"files",       "N",           OPT_FILES,       "the box's limit"                                  },
-    {"milli-cpus",  "N",           OPT_MILLI_CPUS,  "the box's limit in thousandths of a processor"    },
+    {"help",        NULL,          OPT_HELP,        "this text"                                      },
+    {"list",        NULL,          OPT_LIST,        "the attempts and what they try; --json for all" },
+    {"json",        NULL,          OPT_JSON,        "one JSON object a line"                         },
+    {"features",    NULL,          OPT_FEATURES,    "what this machine has that canaries need"       },
+    {"witness",     "TOKEN",       OPT_WITNESS,     "own things that attempts look for, until killed"},
+    {"direct",      "NAME",        OPT_DIRECT,      "make one attempt in this very process"          },
+    {"host",        "PEER",        OPT_HOST,        "the witness on the host"                        },
+    {"neighbour",   "PEER",        OPT_NEIGHBOUR,   "the witness in another box"                     },
+    {"host-pidns",  "INODE",       OPT_HOST_PIDNS,  "number of the host's pid namespace"             },
+    {"host-netns",  "INODE",       OPT_HOST_NETNS,  "number of the host's network namespace"         },
+    {"disk-device", "MAJOR:MINOR", OPT_DISK_DEVICE, "the host's disk"                                },
+    {"memory",      "BYTES",       OPT_MEMORY,      "the box's limit"                                },
+    {"disk",        "BYTES",       OPT_DISK,        "the box's limit"                                },
+    {"pids",        "N",           OPT_PIDS,        "the box's limit"                                },
+    {"files",       "N",           OPT_FILES,       "the box's limit"                                },
+    {"milli-cpus",  "N",           OPT_MILLI_CPUS,  "the box's limit in thousandths of a processor"  },
 };
 
 enum {
@@ -116,6 +119,9 @@ static bool apply(enum option_id id, const char *arg, struct settings *s)
     case OPT_HOST_PIDNS:
         world.host_pidns = strtoul(arg, NULL, 10);
         return world.host_pidns != 0;
+    case OPT_HOST_NETNS:
+        world.host_netns = strtoul(arg, NULL, 10);
+        return world.host_netns != 0;
     case OPT_DISK_DEVICE:
         return sscanf(arg, "%u:%u", &world.disk_major, &world.disk_minor) == 2;
     case OPT_MEMORY:
@@ -189,7 +195,7 @@ static void print_entry(const struct attempt *a, bool json)
     print_field("canary", a->canary);
     print_field("needs", a->needs);
     print_field("noCanary", a->no_canary);
-    printf("}\n");
+    printf(",\"killedIsHeld\":%s}\n", a->killed_is_held ? "true" : "false");
 }
 
 static bool make(const struct attempt *attempt, bool json)

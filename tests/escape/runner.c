@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "runner.h"
+
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -8,7 +10,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "runner.h"
 #include "verdict.h"
 
 enum {
@@ -73,7 +74,8 @@ void run_attempt(const struct attempt *attempt, struct result *ret)
     }
     close(pipe_fds[1]);
 
-    // Descendants may hold the pipe open, so the wait is for the record and not for the end of file.
+    // Descendants may hold the pipe open, so the wait is for the record and not for the end of
+    // file.
     struct pollfd pfd = {.fd = pipe_fds[0], .events = POLLIN};
     int ready = pid < 0 ? -1 : poll(&pfd, 1, ATTEMPT_SECONDS * 1000);
     ssize_t n = ready > 0 ? read(pipe_fds[0], ret, sizeof(*ret)) : -1;
@@ -96,7 +98,8 @@ void run_attempt(const struct attempt *attempt, struct result *ret)
     close(pipe_fds[0]);
     while (waitpid(-1, NULL, WNOHANG) > 0)
         continue;
-    scratch_remove();
+    if (attempt->place == TOGETHER)
+        scratch_remove(); // the others have a box to themselves, which goes with it
     progress_share(NULL);
     munmap(note, 4096);
 }

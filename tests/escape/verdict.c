@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Outcomes and the few moves that many attempts share.
+#include "verdict.h"
+
+#include <dirent.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +11,6 @@
 #include <unistd.h>
 
 #include "attempt.h"
-#include "verdict.h"
 
 static char detail[DETAIL_MAX];
 static char *shared_note; // one page, shared with the runner
@@ -99,19 +100,18 @@ enum outcome try_read(const char *path)
 
 static char scratch_dir[64];
 
-static int remove_entry(const char *path, const struct stat *st, int flag, struct FTW *ftw)
-{
-    (void)st;
-    (void)flag;
-    (void)ftw;
-    remove(path);
-    return 0;
-}
-
+// One level deep, which is all that attempts make; what is deeper goes with the box.
 void scratch_remove(void)
 {
-    if (scratch_dir[0] != '\0')
-        nftw(scratch_dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+    DIR *dir = scratch_dir[0] != '\0' ? opendir(scratch_dir) : NULL;
+    const struct dirent *entry;
+    while (dir != NULL && (entry = readdir(dir)) != NULL) {
+        if (unlinkat(dirfd(dir), entry->d_name, 0) < 0)
+            (void)unlinkat(dirfd(dir), entry->d_name, AT_REMOVEDIR);
+    }
+    if (dir != NULL)
+        closedir(dir);
+    rmdir(scratch_dir);
     scratch_dir[0] = '\0';
 }
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "witness.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,12 +18,12 @@
 #include <sys/sem.h>
 #include <sys/shm.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "witness.h"
 #include "world.h"
 
 enum {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "world.h"
+
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -6,8 +8,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include "world.h"
 
 struct world world = {.host.pts = -1, .neighbour.pts = -1};
 

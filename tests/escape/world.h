@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an attempt is told about the world outside its box, so that it can look for it: the limits the
-// box was started with, and two witnesses (one on the host, one in a neighbour box) that own a process,
-// a port, shared memory and so on, all named after a token. Filled by main, read-only afterwards.
+// What an attempt is told about the world outside its box, so that it can look for it: the limits
+// the box was started with, and two witnesses (one on the host, one in a neighbour box) that own a
+// process, a port, shared memory and so on, all named after a token. Filled by main, read-only
+// afterwards.
 #pragma once
 
 #include <stdbool.h>
@@ -23,7 +24,8 @@ struct peer {
 struct world {
     struct peer host;
     struct peer neighbour;
-    unsigned long host_pidns; // inode number of the host's pid namespace
+    unsigned long host_pidns; // inode numbers of the host's namespaces
+    unsigned long host_netns;
     unsigned disk_major, disk_minor;
     long memory, disk; // bytes; 0: not told
     int pids, files;

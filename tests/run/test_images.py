@@ -185,12 +185,19 @@ def test_hostile_link_to_the_canary(images, tmp_path, canary):
     assert alive(canary)
 
 
-@pytest.mark.parametrize("target", ["/etc/passwd", "/usr/bin/env", "../../../../etc/passwd"])
-def test_hostile_hard_link_out(images, tmp_path, target):
-    links = os.stat("/etc/passwd").st_nlink, os.stat("/usr/bin/env").st_nlink
-    archive = write_tar(tmp_path / "a.tar", [*small_root(), member("x", kind=HARD, link=target)])
+@pytest.mark.parametrize("target", ["{}", "../../../../../..{}", "/usr/bin/env", "usr/../../../..{}"])
+def test_hostile_hard_link_out(images, tmp_path, canary, target):
+    archive = write_tar(
+        tmp_path / "a.tar", [*small_root(), member("x", kind=HARD, link=target.format(canary))]
+    )
     images.refuse(archive, "refused")
-    assert links == (os.stat("/etc/passwd").st_nlink, os.stat("/usr/bin/env").st_nlink)
+    assert alive(canary)
+
+
+def test_hostile_hard_link_is_meant_inside(images, tmp_path):
+    archive = write_tar(tmp_path / "a.tar", [*small_root(), member("x", kind=HARD, link="/etc/passwd")])
+    assert images.run("import", "hard", archive).returncode == 0
+    assert (images.root("hard") / "x").stat().st_ino != os.stat("/etc/passwd").st_ino
 
 
 @pytest.mark.parametrize("kind", [CHAR, BLOCK])
@@ -311,12 +318,13 @@ def test_hostile_count(images, tmp_path):
 
 
 @pytest.mark.parametrize("tool", [None, "gzip", "zstd", "xz"])
-def test_truncated(images, small, tmp_path, tool):
+def test_truncated(images, tmp_path, tool):
+    small = write_tar(tmp_path / "a.tar", [*small_root(), member("usr/big", os.urandom(100000))])
     data = small.read_bytes()
     if tool:
         data = subprocess.run([tool, "-c", small], capture_output=True, check=True).stdout
     cut = tmp_path / "cut"
-    cut.write_bytes(data[: 700 if tool is None else len(data) - 20])
+    cut.write_bytes(data[: 50000 if tool is None else len(data) - 20])
     images.refuse(cut, "refused")
 
 
@@ -431,7 +439,7 @@ def small_disk(tmp_path):
 def test_full_disk(small_disk, tmp_path):
     images = Images(small_disk / "data")
     archive = write_tar(tmp_path / "a.tar", [*small_root(), member("usr/big", bytes(8 << 20))])
-    images.refuse(archive, "No space left")
+    images.refuse(archive, "disk", "full")
     (small_disk / "filler").write_bytes(bytes(3 << 20))
     with open(small_disk / "filler2", "wb", buffering=0) as file:
         try:
@@ -529,6 +537,15 @@ def children_of(pid):
     return [int(word) for word in done.stdout.split()]
 
 
+def runs(pid):
+    """Whether a process is there and more than the memory of one (its new parent may take its time)."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_leaves_nothing(images, small, number):
     child = images.start("import", "a", "-", stdin=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -546,7 +563,7 @@ def test_a_signal_leaves_nothing(images, small, number):
     child.stdin.close()
     child.stderr.close()
     assert images.left() == []
-    assert not [pid for pid in tools if os.path.exists(f"/proc/{pid}")]
+    assert not [pid for pid in tools if runs(pid)]
 
 
 def test_kill_9_leaves_nothing_for_long(images, tmp_path):
@@ -562,7 +579,7 @@ def test_kill_9_leaves_nothing_for_long(images, tmp_path):
         child.kill()
         child.wait()
         for _ in range(200):
-            if not any(os.path.exists(f"/proc/{pid}") for pid in tools):
+            if not any(runs(pid) for pid in tools):
                 break
             time.sleep(0.01)
         else:
@@ -603,7 +620,7 @@ def test_build(images):
     with open("/etc/hostname", encoding="utf-8") as file:
         assert (root / "etc/hostname").read_text() == "cay\n" != file.read()
     assert (root / "etc/resolv.conf").read_text().startswith("#")
-    assert not [p for p in (root / "dev").iterdir() if p.is_char_device() or p.is_block_device()]
+    assert os.listdir(root / "dev") == []
     assert images.ls()["deb"]["kind"] == "debian:bookworm"
     assert mounts() == before
 
@@ -619,7 +636,7 @@ def test_build_interrupted(images):
         child.send_signal(number)
         assert child.wait(30) == -number
         time.sleep(0.5)
-        assert not [pid for pid in tools if os.path.exists(f"/proc/{pid}")]
+        assert not [pid for pid in tools if runs(pid)]
         images.ls()
         assert images.left() == []
     assert mounts() == before
@@ -630,9 +647,10 @@ def test_needs_root(images):
         os.setgid(65534)
         os.setuid(65534)
 
-    done = subprocess.run(
-        [CAY, "image", "ls"], preexec_fn=drop, cwd="/", env=images.env, capture_output=True, check=False
-    )
-    if done.returncode == 127 or done.returncode == 126:
-        pytest.skip("the program cannot be reached as nobody")
+    try:
+        done = subprocess.run(
+            [CAY, "image", "ls"], preexec_fn=drop, cwd="/", env=images.env, capture_output=True, check=False
+        )
+    except PermissionError:
+        pytest.skip("nobody cannot reach the program in this checkout")
     assert done.returncode == 125 and b"root" in done.stderr

@@ -36,7 +36,8 @@ static void find_trees(struct trees *trees)
     static char mounts[262144];
     trees->n = 0;
     if (slurp("/proc/self/mountinfo", mounts, sizeof(mounts)) > 0) {
-        for (char *line = strtok(mounts, "\n"); line != NULL; line = strtok(NULL, "\n")) {
+        char *rest = mounts;
+        for (char *line; (line = strsep(&rest, "\n")) != NULL && *line != '\0';) {
             char where[256];
             if (sscanf(line, "%*s %*s %*s %*s %255s", where) == 1 && is_cgroup(where) &&
                 trees->n < TREES_MAX)
@@ -48,7 +49,8 @@ static void find_trees(struct trees *trees)
     while (dir != NULL && (entry = readdir(dir)) != NULL) {
         char path[300];
         snprintf(path, sizeof(path), "/sys/fs/cgroup/%s", entry->d_name);
-        if (entry->d_name[0] != '.' && strlen(path) < 256 && is_cgroup(path) && trees->n < TREES_MAX)
+        if (entry->d_name[0] != '.' && strlen(path) < 256 && is_cgroup(path) &&
+            trees->n < TREES_MAX)
             memcpy(trees->path[trees->n++], path, strlen(path) + 1);
     }
     if (dir != NULL)
@@ -200,7 +202,8 @@ static enum outcome cgroup_child(const struct attempt *self)
     return held("%zu cgroup file systems: %s", trees.n, strerrorname_np(error));
 }
 
-// Paths that name the box, or a way up from it, tell where it stands on the host.
+// A path of more than one part, or one that goes up, tells where the box stands on the host. One
+// part is a cgroup that the guest made below the box's own.
 static enum outcome cgroup_paths(const struct attempt *self)
 {
     static char text[65536];
@@ -208,16 +211,20 @@ static enum outcome cgroup_paths(const struct attempt *self)
     (void)self;
     if (slurp("/proc/self/cgroup", text, sizeof(text)) <= 0)
         return held("/proc/self/cgroup cannot be read");
-    for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n"), n++) {
+    char *rest = text;
+    for (char *line; (line = strsep(&rest, "\n")) != NULL && *line != '\0'; n++) {
         const char *path = strrchr(line, ':');
-        if (path != NULL && strcmp(path, ":/") != 0)
+        if (path == NULL || strchr(path + 2, '/') != NULL || strstr(path, "..") != NULL)
             return escaped("the box sees where it stands: %.150s", line);
     }
-    return held("all %d paths are /", n);
+    return held("none of %d paths leads out of the box", n);
 }
 
-#define CGROUP_HELD "a box has no cgroup file system; its files belong to a user the box does not have"
+#define CGROUP_HELD                                                                                \
+    "a box has no cgroup file system; its files belong to a user the box does not have"
 
+// It would push the members far to the right.
+// clang-format off
 static const struct attempt attempts[] = {
     {.number = 15,
      .name = "cgroup_release_agent",
@@ -256,5 +263,6 @@ static const struct attempt attempts[] = {
      .canary = "cgroupns",
      .run = cgroup_paths},
 };
+// clang-format on
 
 const struct attempt_list cgroup_attempts = ATTEMPTS(attempts);

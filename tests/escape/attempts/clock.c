@@ -111,6 +111,8 @@ static enum outcome clock_far_timer(const struct attempt *self)
     return held("timers for the year 2200 wait, and end with the process");
 }
 
+// It would push the members far to the right.
+// clang-format off
 static const struct attempt attempts[] = {
     {.number = 8,
      .name = "core_file",
@@ -161,5 +163,6 @@ static const struct attempt attempts[] = {
      .no_canary = "the kernel's own doing; there is nothing to take away",
      .run = clock_far_timer},
 };
+// clang-format on
 
 const struct attempt_list clock_attempts = ATTEMPTS(attempts);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// 18 devices. They are opened for reading and closed; nothing is read, and of those that act on being
-// opened (a watchdog) none is touched.
+// 18 devices. They are opened for reading and closed; nothing is read, and of those that act on
+// being opened (a watchdog) none is touched.
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -100,6 +100,8 @@ static const struct device disk = {NULL, S_IFBLK, 8, 0}, mem = {"/dev/mem", S_IF
         .canary = "dev," ROOT_POWER, .needs = machine, .run = device_open, .arg = &device          \
     }
 
+// It would push the members far to the right.
+// clang-format off
 static const struct attempt attempts[] = {
     DEVICE("device_disk", "makes a node for the host's disk and opens it", disk, NULL),
     DEVICE("device_mem", "makes a node for the machine's memory and opens it", mem, NULL),
@@ -116,5 +118,6 @@ static const struct attempt attempts[] = {
      .canary = "dev,caps,userns",
      .run = device_walk},
 };
+// clang-format on
 
 const struct attempt_list device_attempts = ATTEMPTS(attempts);

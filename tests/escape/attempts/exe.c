@@ -143,6 +143,8 @@ static const int for_reading = O_RDONLY, for_writing = O_WRONLY;
 
 #define GUEST_OPEN ROOT_POWER ",guestuid,dumpable"
 
+// It would push the members far to the right.
+// clang-format off
 static const struct attempt attempts[] = {
     {.number = 11,
      .name = "exe_of_guest_read",
@@ -203,5 +205,6 @@ static const struct attempt attempts[] = {
      .place = OUTSIDE,
      .run = workdir_tricks},
 };
+// clang-format on
 
 const struct attempt_list exe_attempts = ATTEMPTS(attempts);

@@ -16,7 +16,8 @@
 enum {
     SOCKETS = 65000,
     SOCKET_PROCESSES = 40,
-    // An address that documentation owns: nobody is there to be flooded. The canary sends these few.
+    // An address that documentation owns: nobody is there to be flooded. The canary sends these
+    // few.
     FLOOD_PACKETS = 8,
     FLOWS = 4000,
 };
@@ -43,7 +44,8 @@ static enum outcome files_raise(const struct attempt *self)
     (void)self;
     if (world.files == 0)
         return cannot("needs --files");
-    struct rlimit limit = {.rlim_cur = (rlim_t)world.files * 2, .rlim_max = (rlim_t)world.files * 2};
+    struct rlimit limit = {.rlim_cur = (rlim_t)world.files * 2,
+                           .rlim_max = (rlim_t)world.files * 2};
     return judge_call("setrlimit(RLIMIT_NOFILE)", setrlimit(RLIMIT_NOFILE, &limit), REFUSALS);
 }
 
@@ -144,6 +146,8 @@ static enum outcome net_conntrack(const struct attempt *self)
     return held("sent %d packets to as many ports", sent);
 }
 
+// It would push the members far to the right.
+// clang-format off
 static const struct attempt attempts[] = {
     {.number = 5,
      .name = "files_exhaust",
@@ -197,5 +201,6 @@ static const struct attempt attempts[] = {
      .place = OUTSIDE,
      .run = net_conntrack},
 };
+// clang-format on
 
 const struct attempt_list files_attempts = ATTEMPTS(attempts);

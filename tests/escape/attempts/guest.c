@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// 20 the guest: traced, read, written, robbed, slowed, signalled. All of it only where pid 1 is a guest.
+// 20 the guest: traced, read, written, robbed, slowed, signalled. All of it only where pid 1 is a
+// guest.
 #include <fcntl.h>
 #include <linux/kcmp.h>
 #include <linux/perf_event.h>
@@ -46,8 +47,9 @@ static enum outcome guest_vm(const struct attempt *self)
 
 static enum outcome guest_files(const struct attempt *self)
 {
-    static const char *const names[] = {"mem",  "environ", "maps", "auxv",     "exe", "fd",
-                                        "root", "cwd",     "map_files", "stack", "syscall", "pagemap"};
+    static const char *const names[] = {"mem",       "environ", "maps",    "auxv",
+                                        "exe",       "fd",      "root",    "cwd",
+                                        "map_files", "stack",   "syscall", "pagemap"};
     GUEST_ONLY;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         char path[64], byte;
@@ -157,7 +159,8 @@ static enum outcome guest_signals(const struct attempt *self)
     return held("%d of %d signals taken, the guest lives on", taken, SIGRTMAX);
 }
 
-// A signal that is ignored unless a process asked for it. Whether the witnesses got it is seen outside.
+// A signal that is ignored unless a process asked for it. Whether the witnesses got it is seen
+// outside.
 static enum outcome kill_everyone(const struct attempt *self)
 {
     (void)self;
@@ -185,6 +188,8 @@ static const long readv_nr = SYS_process_vm_readv, writev_nr = SYS_process_vm_wr
 
 #define GUEST_OPEN ROOT_POWER ",guestuid,dumpable"
 
+// It would push the members far to the right.
+// clang-format off
 static const struct attempt attempts[] = {
     GUEST("guest_ptrace", "traces the guest", guest_ptrace, GUEST_OPEN, NULL),
     GUEST("guest_vm_read", "reads the guest's memory", guest_vm, GUEST_OPEN, &readv_nr),
@@ -205,7 +210,7 @@ static const struct attempt attempts[] = {
      .held_by = "the kernel shields pid 1 of a pid namespace from those inside",
      .no_canary = "the kernel's own doing; there is nothing to take away",
      .run = guest_signals},
-    {.number = 20,
+    { .number = 20,
      .name = "kill_everyone",
      .tries = "signals every process it can see, and one of the host by number",
      .held_by = "pid namespace",
@@ -213,5 +218,6 @@ static const struct attempt attempts[] = {
      .place = OUTSIDE,
      .run = kill_everyone},
 };
+// clang-format on
 
 const struct attempt_list guest_attempts = ATTEMPTS(attempts);

@@ -87,6 +87,8 @@ static enum outcome key_of_others(const struct attempt *self)
 
 #define KEY_HELD "filter"
 
+// It would push the members far to the right.
+// clang-format off
 static const struct attempt attempts[] = {
     {.number = 21,
      .name = "key_add",
@@ -119,5 +121,6 @@ static const struct attempt attempts[] = {
      .canary = "keyring," ROOT_POWER,
      .run = key_of_others},
 };
+// clang-format on
 
 const struct attempt_list key_attempts = ATTEMPTS(attempts);

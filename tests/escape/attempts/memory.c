@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// 2 memory of every kind, each taken until twice the box's limit is in use. Only the box may suffer.
+// 2 memory of every kind, each taken until twice the box's limit is in use. Only the box may
+// suffer.
 #include <fcntl.h>
 #include <ftw.h>
 #include <stdio.h>
@@ -129,8 +130,8 @@ static enum outcome memory_huge_pages(const struct attempt *self)
 {
     (void)self;
     size_t size = 64 << 20;
-    char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
+    char *memory =
+        mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
     if (memory != MAP_FAILED) {
         munmap(memory, size);
         return escaped("mapped 64 MiB of the host's huge pages");
@@ -164,6 +165,8 @@ static enum outcome memory_page_cache(const struct attempt *self)
     return held("read %ld MiB through the page cache", cached / STEP);
 }
 
+// It would push the members far to the right.
+// clang-format off
 static const struct attempt attempts[] = {
     {.number = 2,
      .name = "memory_anonymous",
@@ -216,9 +219,10 @@ static const struct attempt attempts[] = {
      .name = "memory_page_cache",
      .tries = "reads more files than fit",
      .held_by = "the memory limit counts cached pages, and reclaims them",
-     .no_canary = "pages that others have read before are theirs, so the sum differs from run to run",
-     .place = OUTSIDE,
+     .no_canary =
+         "pages that others have read before are theirs, so the sum differs from run to run",                            .place = OUTSIDE,
      .run = memory_page_cache},
 };
+// clang-format on
 
 const struct attempt_list memory_attempts = ATTEMPTS(attempts);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/klog.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "attempt.h"
@@ -34,6 +35,17 @@ static enum outcome proc_kmsg(const struct attempt *self)
     if (S_ISCHR(st.st_mode) && st.st_rdev == 0x103)
         return held("%s is the null device", path);
     return escaped("%s opens", path);
+}
+
+// An empty list shows nothing: with a key of one's own there is something to see.
+static enum outcome proc_keys(const struct attempt *self)
+{
+    enum {
+        SPEC_THREAD = -1,
+    };
+    (void)self;
+    (void)syscall(SYS_add_key, "user", "cay-escape", "x", (size_t)1, SPEC_THREAD);
+    return try_read("/proc/keys");
 }
 
 static enum outcome proc_syslog(const struct attempt *self)
@@ -77,10 +89,12 @@ static enum outcome proc_walk(const struct attempt *self)
 
 static bool sees_process(const struct peer *peer)
 {
-    char path[64], command[512];
+    char path[64], command[512], wanted[TOKEN_MAX + 16];
+    // Its own command line names the tokens too, but not like this.
+    int size = snprintf(wanted, sizeof(wanted), "--witness%c%s", '\0', peer->token);
     snprintf(path, sizeof(path), "/proc/%d/cmdline", peer->pid);
     long n = slurp(path, command, sizeof(command));
-    return n > 0 && memmem(command, (size_t)n, peer->token, strlen(peer->token)) != NULL;
+    return n > 0 && memmem(command, (size_t)n, wanted, (size_t)size) != NULL;
 }
 
 static enum outcome proc_host_pid(const struct attempt *self)
@@ -95,7 +109,7 @@ static enum outcome proc_host_pid(const struct attempt *self)
     return held("neither the host's witness nor the neighbour's is to be seen");
 }
 
-#define SYS_HELD "/proc/sys is read-only, and owned by a user the box does not have"
+#define SYS_HELD  "/proc/sys is read-only, and owned by a user the box does not have"
 #define MASK_HELD "masked"
 
 #define PROC_WRITE(called, what, path, because, without, machine)                                  \
@@ -110,6 +124,8 @@ static enum outcome proc_host_pid(const struct attempt *self)
         .needs = machine, .run = proc_read, .arg = path                                            \
     }
 
+// It would push the members far to the right.
+// clang-format off
 static const struct attempt attempts[] = {
     PROC_WRITE("proc_sysrq", "opens sysrq-trigger", "/proc/sysrq-trigger", MASK_HELD,
                "masks,caps,userns", "file:/proc/sysrq-trigger"),
@@ -134,7 +150,13 @@ static const struct attempt attempts[] = {
               "masks,caps,userns", "file:/proc/timer_list"),
     PROC_READ("proc_config", "reads how the kernel was built", "/proc/config.gz", "masks",
               "file:/proc/config.gz"),
-    PROC_READ("proc_keys", "lists keys", "/proc/keys", "masks", "file:/proc/keys"),
+    {.number = 16,
+     .name = "proc_keys",
+     .tries = "lists keys",
+     .held_by = MASK_HELD,
+     .canary = "masks,seccomp",
+     .needs = "file:/proc/keys",
+     .run = proc_keys},
     PROC_READ("proc_diskstats", "reads the host's disk counters", "/proc/diskstats", "masks",
               "file:/proc/diskstats"),
     PROC_READ("proc_iomem", "reads the machine's memory map", "/proc/iomem", "masks",
@@ -184,5 +206,6 @@ static const struct attempt attempts[] = {
      .canary = "pid",
      .run = proc_host_pid},
 };
+// clang-format on
 
 const struct attempt_list proc_attempts = ATTEMPTS(attempts);

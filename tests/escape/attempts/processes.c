@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // 1 fork and thread bombs, 3 processor time, 7 processes that will not go, 10 output held open.
+#include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <dirent.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -64,8 +64,7 @@ static enum outcome fork_storm(const struct attempt *self)
     (void)self;
     if (world.pids == 0)
         return cannot("needs --pids");
-    atomic_int *made =
-        mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    atomic_int *made = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (made == MAP_FAILED)
         return cannot("mmap: %s", strerrorname_np(errno));
     double end = now(CLOCK_MONOTONIC) + 1.5;
@@ -270,6 +269,8 @@ static enum outcome cpu_fair(const struct attempt *self)
     return held("used %d", spin_for(1, 4));
 }
 
+// It would push the members far to the right.
+// clang-format off
 static const struct attempt attempts[] = {
     {.number = 1,
      .name = "fork_bomb",
@@ -348,5 +349,6 @@ static const struct attempt attempts[] = {
      .place = OUTSIDE,
      .run = output_held},
 };
+// clang-format on
 
 const struct attempt_list process_attempts = ATTEMPTS(attempts);

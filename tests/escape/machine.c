@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "machine.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdbool.h>
@@ -10,7 +12,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "features.h"
 #include "world.h"
 
 // Arguments that every kernel refuses, but only after it found the call.
