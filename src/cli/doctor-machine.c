@@ -106,10 +106,10 @@ void check_container(const struct check *check, const struct doctor *doctor, str
         found(ret, DOCTOR_NOTE,
               "the root file system is overlayfs, as in a container: its files "
               "cannot change owners for a box");
-    else if (marked)
-        found(ret, DOCTOR_NOTE, "inside a container");
     if (ret->state == DOCTOR_OK)
-        found(ret, DOCTOR_OK, "none: Cay runs on the machine itself");
+        found(ret, DOCTOR_OK,
+              marked ? "a container's mark, but nothing that stands in the way"
+                     : "none: Cay runs on the machine itself");
 }
 
 // --- capabilities ---
@@ -288,7 +288,8 @@ void check_slots(const struct check *check, const struct doctor *doctor, struct 
 
 // --- programs ---
 
-// The version is the first word of the first line that begins with a digit, perhaps after a v.
+// The version: the first word of the first line that has a dot and begins with a digit, perhaps
+// after a v.
 static void cut_version(const char *text, char *ret, size_t size)
 {
     size_t line = strcspn(text, "\n");
@@ -296,7 +297,8 @@ static void cut_version(const char *text, char *ret, size_t size)
     for (size_t i = 0; i < line;) {
         size_t len = strcspn(text + i, " ,\n*()");
         size_t skip = text[i] == 'v' ? 1 : 0;
-        if (len > skip && text[i + skip] >= '0' && text[i + skip] <= '9') {
+        bool number = len > skip && text[i + skip] >= '0' && text[i + skip] <= '9';
+        if (number && memchr(text + i, '.', len) != NULL) {
             (void)snprintf(ret, size, "%.*s", (int)(len - skip), text + i + skip);
             return;
         }

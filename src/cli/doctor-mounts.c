@@ -82,14 +82,15 @@ static int try_detached_layers(void)
     auto_fd fs = fsopen("overlay", FSOPEN_CLOEXEC);
     if (fs < 0)
         return -errno;
-    for (int i = 0; i < 2; i++) {
-        auto_fd layer = tmpfs_make(DISK_BYTES, 0, &err);
-        if (layer < 0)
-            return -err.sys_errno;
-        if (fsconfig(fs, FSCONFIG_SET_FD, "lowerdir+", NULL, layer) < 0)
-            return -errno;
-    }
-    return fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0 ? -errno : 0;
+    auto_fd upper = tmpfs_make(DISK_BYTES, 0, &err);
+    auto_fd lower = tmpfs_make(DISK_BYTES, 0, &err);
+    if (upper < 0 || lower < 0)
+        return -err.sys_errno;
+    if (fsconfig(fs, FSCONFIG_SET_FD, "lowerdir+", NULL, upper) < 0 ||
+        fsconfig(fs, FSCONFIG_SET_FD, "lowerdir+", NULL, lower) < 0 ||
+        fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+        return -errno;
+    return 0;
 }
 
 // A root as `cay run` makes it, with the place of the data directory for an image. 0 or -1.

@@ -117,12 +117,11 @@ static void verdict(const struct finding *findings, struct buf *out)
     }
     (void)buf_append_str(out, "Boxes work on this machine");
     if (missing > 0)
-        (void)buf_printf(out, ", but %u %s above missing", missing,
-                         missing == 1 ? "thing is" : "things are");
+        (void)buf_printf(out, "; %u %s missing", missing, missing == 1 ? "thing is" : "things are");
     if (notes > 0)
-        (void)buf_printf(out, "%s %u %s worth knowing", missing > 0 ? ", and" : "; above,", notes,
-                         notes == 1 ? "is" : "are");
-    (void)buf_append_char(out, '.');
+        (void)buf_printf(out, "%s %u %s worth a look", missing > 0 ? " and" : ";", notes,
+                         notes == 1 ? "note is" : "notes are");
+    (void)buf_append_str(out, missing + notes > 0 ? " (above)." : ".");
 }
 
 // --- for people ---

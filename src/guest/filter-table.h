@@ -27,6 +27,7 @@
 #include <linux/netlink.h>
 #include <linux/prctl.h>
 #include <linux/sched.h>
+#include <linux/seccomp.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdbool.h>
@@ -161,10 +162,8 @@ static const struct filter_group filter_groups[] = {
           "mq_open mq_unlink mq_timedsend mq_timedreceive mq_notify mq_getsetattr"),
     // About the machine, and random numbers.
     ALLOW("uname sysinfo getrandom"),
-    // Sandboxes within the sandbox: they only ever take away. A filter that asks a listener cannot
-    // loosen this one: of all answers the strictest holds, and an errno is stricter than a
-    // question. A filter that logs meets the rate limit of the host's log.
-    ALLOW("seccomp landlock_create_ruleset landlock_add_rule landlock_restrict_self"),
+    // Sandboxes within the sandbox: they only ever take away. For filters see filter_checks.
+    ALLOW("landlock_create_ruleset landlock_add_rule landlock_restrict_self"),
 
     // -- refused: the machine
 
@@ -270,6 +269,12 @@ static const struct filter_check filter_checks[] = {
     WHEN("setsockopt", EPERM, IS(2, SO_ATTACH_REUSEPORT_CBPF)),
     WHEN("setsockopt", EPERM, IS(2, SO_ATTACH_REUSEPORT_EBPF)),
     ELSE("setsockopt", FILTER_ALLOW),
+
+    // Filters of user code come out of the same pool, some 350 KB for each process that wants to: a
+    // few boxes could fill it. EINVAL is what a kernel without filters says.
+    WHEN("seccomp", EINVAL, IS(0, SECCOMP_SET_MODE_FILTER)),
+    ELSE("seccomp", FILTER_ALLOW),
+    WHEN("prctl", EINVAL, IS(0, PR_SET_SECCOMP), IS(1, SECCOMP_MODE_FILTER)),
 
     // PR_SET_MM rearranges a process's map, for checkpoints. PR_SCHED_CORE keeps others off the
     // sibling of one's core: a lever against neighbours. EINVAL is what a kernel without it says.

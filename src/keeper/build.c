@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -222,10 +223,15 @@ void build_userns_made(struct keeper *k, struct box *box, int fd)
         continue_with_userns(k, box);
 }
 
+#ifndef PIDFD_GET_MNT_NAMESPACE
+#    define PIDFD_GET_MNT_NAMESPACE _IO(0xFF, 3) // Linux 6.11; before it -1, and the end takes longer
+#endif
+
 void build_spawned(struct keeper *k, struct box *box, int pidfd)
 {
     struct err err = {0};
     box->pidfd = pidfd;
+    box->mntns = ioctl(pidfd, PIDFD_GET_MNT_NAMESPACE, 0);
     if (k->config.once)
         spawner_link_end(k);
     int r = keeper_watch(k, pidfd, EVENT_END, box->slot);

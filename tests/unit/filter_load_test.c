@@ -108,6 +108,8 @@ static const struct call refusals[] = {
     CALL("another map", EPERM, SYS_prctl, PR_SET_MM, 1, 0, 0, 1),
     CALL("a device", EPERM, SYS_mknodat, -1, (long)"", S_IFCHR | 0600, 0),
     CALL("a block device", EPERM, SYS_mknodat, -1, (long)"", S_IFBLK | 0600 | UPPER, 0),
+    CALL("a filter within the filter", EINVAL, SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, 0),
+    CALL("the same by prctl", EINVAL, SYS_prctl, PR_SET_SECCOMP, SECCOMP_MODE_FILTER, 0),
     CALL("keyctl", EPERM, SYS_keyctl, -1),
     CALL("add_key", EPERM, SYS_add_key, 0),
     CALL("mount", EPERM, SYS_mount, 0),
@@ -142,7 +144,7 @@ static const struct call passes[] = {
     CALL("socket option", EBADF, SYS_setsockopt, -1, SOL_SOCKET, SO_REUSEADDR),
     CALL("a pipe by name", ENOENT, SYS_mknodat, -1, (long)"", S_IFIFO | 0600, 0),
     CALL("ptrace", ESRCH, SYS_ptrace, PTRACE_PEEKDATA, 0),
-    CALL("a filter within the filter", EFAULT, SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, 0),
+    CALL("which actions a filter has", EFAULT, SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, 0),
 };
 
 CHECK_CASE(passes_reach_the_kernel)
