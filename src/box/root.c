@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <sys/fsuid.h>
 #include <sys/mount.h>
@@ -38,17 +39,64 @@ static int clone_tree(int fd, int userns, uint64_t attrs, int recursive, int *pl
 
 // --- overlay ---
 
-static int set_layer(int fs, const char *key, int fd, const char *path)
+// Linux takes layers as descriptors of detached mounts from 6.15 on. Before that they must be named by
+// paths in the caller's mount namespace, so they are hung there for the moment.
+int root_attach_layers;
+
+#define LAYER_DIR "/run/cay/layers" // in a mount namespace of our own
+
+struct layer {
+    const char *key, *old_key; // as of fsconfig; the older name where there is a newer
+    int fd;                    // the mount
+    const char *mount_name;    // below LAYER_DIR
+    const char *path;          // in the mount
+};
+
+static int set_layer(int fs, const struct layer *layer)
 {
-    auto_fd dir = openat(fd, path, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (root_attach_layers) {
+        char path[96];
+        (void)snprintf(path, sizeof path, LAYER_DIR "/%s/%s", layer->mount_name, layer->path);
+        return fsconfig(fs, FSCONFIG_SET_STRING, layer->old_key, path, 0) < 0 ? -errno : 0;
+    }
+    auto_fd dir = openat(layer->fd, layer->path, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (dir < 0)
         return -errno;
-    // Linux 6.13 takes descriptors; before that the way through /proc names the same directory.
-    if (fsconfig(fs, FSCONFIG_SET_FD, key, NULL, dir) == 0)
+    return fsconfig(fs, FSCONFIG_SET_FD, layer->key, NULL, dir) < 0 ? -errno : 0;
+}
+
+// Once: a mount namespace of our own with two mount points.
+static int make_layer_dirs(void)
+{
+    static int made;
+    if (made)
         return 0;
-    char proc[48];
-    (void)snprintf(proc, sizeof proc, "/proc/self/fd/%d", dir);
-    return fsconfig(fs, FSCONFIG_SET_STRING, key, proc, 0) < 0 ? -errno : 0;
+    if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+        return -errno;
+    (void)mkdir("/run/cay", 0700);
+    (void)mkdir(LAYER_DIR, 0700);
+    if (mount("cay", LAYER_DIR, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=0700") < 0 ||
+        mkdir(LAYER_DIR "/lower", 0700) < 0 || mkdir(LAYER_DIR "/disk", 0700) < 0)
+        return -errno;
+    made = 1;
+    return 0;
+}
+
+static int attach_layers(int lower, int disk)
+{
+    int r = make_layer_dirs();
+    if (r < 0)
+        return r;
+    if (move_mount(lower, "", AT_FDCWD, LAYER_DIR "/lower", MOVE_MOUNT_F_EMPTY_PATH) < 0 ||
+        move_mount(disk, "", AT_FDCWD, LAYER_DIR "/disk", MOVE_MOUNT_F_EMPTY_PATH) < 0)
+        return -errno;
+    return 0;
+}
+
+static void detach_layers(void)
+{
+    (void)umount2(LAYER_DIR "/lower", MNT_DETACH);
+    (void)umount2(LAYER_DIR "/disk", MNT_DETACH);
 }
 
 static int make_work_dirs(int disk)
@@ -66,11 +114,14 @@ static int make_work_dirs(int disk)
 
 static int configure(int fs, int lower, int disk, int durable)
 {
-    int r = set_layer(fs, "lowerdir+", lower, ".");
-    if (r == 0)
-        r = set_layer(fs, "upperdir", disk, "up");
-    if (r == 0)
-        r = set_layer(fs, "workdir", disk, "work");
+    const struct layer layers[] = {
+        {"lowerdir+", "lowerdir", lower, "lower", "."   },
+        {"upperdir",  "upperdir", disk,  "disk",  "up"  },
+        {"workdir",   "workdir",  disk,  "disk",  "work"},
+    };
+    int r = 0;
+    for (int i = 0; r == 0 && i < 3; i++)
+        r = set_layer(fs, &layers[i]);
     // Unmounting an overlay syncs its whole volume, behind everybody's writes; not a volatile one.
     if (r == 0 && !durable && fsconfig(fs, FSCONFIG_SET_FLAG, "volatile", NULL, 0) < 0)
         r = -errno;
@@ -114,6 +165,21 @@ static int mount_overlay_as(uint32_t uid, int lower, int disk, int durable)
     return fd;
 }
 
+static int mount_layers(uint32_t uid, int lower, int disk, int durable)
+{
+    if (!root_attach_layers) {
+        int fd = mount_overlay_as(uid, lower, disk, durable);
+        if (fd != -EINVAL && fd != -EOPNOTSUPP)
+            return fd;
+        root_attach_layers = 1;
+    }
+    int r = attach_layers(lower, disk);
+    if (r == 0)
+        r = mount_overlay_as(uid, lower, disk, durable);
+    detach_layers();
+    return r;
+}
+
 static int make_overlay(const struct image *image, const struct root_disk *disk, int userns,
                         uint32_t host_uid, struct root *root)
 {
@@ -121,12 +187,12 @@ static int make_overlay(const struct image *image, const struct root_disk *disk,
     if (lower < 0)
         return lower;
     if (!disk->idmap)
-        return mount_overlay_as(host_uid, lower, disk->fd, disk->durable);
+        return mount_layers(host_uid, lower, disk->fd, disk->durable);
     int failed = 0;
     auto_fd upper = clone_tree(disk->fd, userns, 0, 0, &failed);
     if (upper < 0 || failed)
         return failed ? -EOPNOTSUPP : upper;
-    return mount_overlay_as(host_uid, lower, upper, disk->durable);
+    return mount_layers(host_uid, lower, upper, disk->durable);
 }
 
 static int make_binds(const struct image *image, int userns, struct root *root)

@@ -29,3 +29,7 @@ struct root_disk {
 int root_make(const struct image *image, const struct root_disk *disk, int userns, uint32_t host_uid,
               struct root *ret, struct err *err);
 void root_done(struct root *root);
+
+// Set by itself on kernels before 6.15, where an overlay's layers cannot be detached mounts; by tests, to
+// see that way work too.
+extern int root_attach_layers;

@@ -201,8 +201,7 @@ void check_data(const struct check *check, const struct doctor *doctor, struct f
         auto_fd fd = data_open(doctor->data, &err);
         if (fd < 0) {
             found(ret, DOCTOR_MISSING, "%s", err.msg);
-            advise(ret,
-                   "chown and chmod it (root, 0711), or choose another with --data or CAY_DATA");
+            advise(ret, "give it to root alone (chown root, chmod 0711)");
         }
     }
     check_space(place, ret);
@@ -342,8 +341,11 @@ static bool has_parts(struct finding *ret)
     }
     auto_fd fs = fsopen("btrfs", FSOPEN_CLOEXEC);
     if (fs < 0) {
-        found(ret, DOCTOR_MISSING, "this kernel has no Btrfs (%s)", errno_text(errno));
-        advise(ret, "modprobe btrfs, or use a kernel with CONFIG_BTRFS_FS");
+        int e = errno;
+        found(ret, DOCTOR_MISSING, "%s: %s", e == ENODEV ? "no Btrfs in this kernel" : "fsopen",
+              errno_text(e));
+        advise(ret, e == ENODEV ? "modprobe btrfs, or use a kernel with CONFIG_BTRFS_FS"
+                                : "in a container, allow mounts (--privileged)");
     }
     return control >= 0 && fs >= 0;
 }

@@ -131,6 +131,8 @@ void check_overlay(const struct check *check, const struct doctor *doctor, struc
         found(ret, DOCTOR_MISSING, "%s", err.msg);
         if (detached == -ENODEV)
             advise(ret, "modprobe overlay, or use a kernel with CONFIG_OVERLAY_FS");
+        else if (detached == -EPERM)
+            advise(ret, "in a container, allow mounts (--privileged)");
         else if (detached < 0 && !kernel_at_least(6, 15))
             advise(ret, "boot Linux 6.15 or later, where layers need no place in a tree");
         else
@@ -208,6 +210,7 @@ void check_idmap(const struct check *check, const struct doctor *doctor, struct 
     } else {
         found(ret, DOCTOR_NOTE,
               "a plain read-only bind serves: in a box these files belong to nobody");
-        advise(ret, "keep it on ext4, XFS or Btrfs instead");
+        if (r != -EPERM)
+            advise(ret, "keep it on ext4, XFS or Btrfs instead");
     }
 }

@@ -95,7 +95,9 @@ static int nest(void *arg)
 
 static void advise_userns(struct finding *ret)
 {
-    if (read_number("/proc/sys/user/max_user_namespaces") == 0)
+    if (!has_all_ids())
+        advise(ret, "see the line 'container'");
+    else if (read_number("/proc/sys/user/max_user_namespaces") == 0)
         advise(ret, "sysctl user.max_user_namespaces=65536");
     else if (read_number("/proc/sys/kernel/unprivileged_userns_clone") == 0)
         advise(ret, "sysctl kernel.unprivileged_userns_clone=1");

@@ -21,7 +21,7 @@
 static const struct check checks[] = {
     {"root",               "making boxes",                                      check_root,            false},
     {"kernel",             "everything",                                        check_kernel,          false},
-    {"container",          "knowing what stands between Cay and the machine",   check_container,       false},
+    {"container",          "reaching the machine's own kernel",                 check_container,       false},
     {"capabilities",       "making boxes",                                      check_capabilities,    true},
     {"user namespaces",    "root in a box being nobody outside",                check_userns,          true},
     {"namespaces",         "a box seeing only its own",                         check_namespaces,      true},
@@ -112,7 +112,7 @@ static void verdict(const struct finding *findings, struct buf *out)
         return;
     }
     if (!boxes_work(findings)) {
-        (void)buf_printf(out, "Boxes do not work on this machine: %s.", findings[LAST].detail);
+        (void)buf_printf(out, "Boxes do not work here: %s.", findings[LAST].detail);
         return;
     }
     (void)buf_append_str(out, "Boxes work on this machine");

@@ -64,6 +64,8 @@ struct size_text {
     char text[24];
 };
 struct size_text size_text(uint64_t bytes);
+// Whether root here is root of the whole machine, with all its user ids (doctor-machine.c).
+bool has_all_ids(void);
 // Linux MAJOR.MINOR or later runs here.
 bool kernel_at_least(unsigned major, unsigned minor);
 
