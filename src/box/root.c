@@ -3,13 +3,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <stdio.h>
 #include <sys/fsuid.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -39,9 +39,16 @@ static int clone_tree(int fd, int userns, uint64_t attrs, int recursive, int *pl
 
 // --- overlay ---
 
-// Linux takes layers as descriptors of detached mounts from 6.15 on. Before that they must be named by
-// paths in the caller's mount namespace, so they are hung there for the moment.
 int root_attach_layers;
+
+void root_init(void)
+{
+    struct utsname name;
+    int major, minor;
+    if (uname(&name) == 0 && sscanf(name.release, "%d.%d", &major, &minor) == 2 &&
+        (major < 6 || (major == 6 && minor < 15)))
+        root_attach_layers = 1;
+}
 
 #define LAYER_DIR "/run/cay/layers" // in a mount namespace of our own
 
@@ -65,14 +72,11 @@ static int set_layer(int fs, const struct layer *layer)
     return fsconfig(fs, FSCONFIG_SET_FD, layer->key, NULL, dir) < 0 ? -errno : 0;
 }
 
-// Once: a mount namespace of our own with two mount points.
 static int make_layer_dirs(void)
 {
     static int made;
     if (made)
         return 0;
-    if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
-        return -errno;
     (void)mkdir("/run/cay", 0700);
     (void)mkdir(LAYER_DIR, 0700);
     if (mount("cay", LAYER_DIR, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=0700") < 0 ||
@@ -167,12 +171,8 @@ static int mount_overlay_as(uint32_t uid, int lower, int disk, int durable)
 
 static int mount_layers(uint32_t uid, int lower, int disk, int durable)
 {
-    if (!root_attach_layers) {
-        int fd = mount_overlay_as(uid, lower, disk, durable);
-        if (fd != -EINVAL && fd != -EOPNOTSUPP)
-            return fd;
-        root_attach_layers = 1;
-    }
+    if (!root_attach_layers)
+        return mount_overlay_as(uid, lower, disk, durable);
     int r = attach_layers(lower, disk);
     if (r == 0)
         r = mount_overlay_as(uid, lower, disk, durable);

@@ -30,6 +30,8 @@ int root_make(const struct image *image, const struct root_disk *disk, int usern
               struct root *ret, struct err *err);
 void root_done(struct root *root);
 
-// Set by itself on kernels before 6.15, where an overlay's layers cannot be detached mounts; by tests, to
-// see that way work too.
+// Linux takes an overlay's layers as descriptors of detached mounts from 6.15 on. Before that they must be
+// named by paths in the caller's mount namespace, so root_make hangs them below /run/cay for the moment:
+// this is set then, and the caller must be in a mount namespace of its own before it opens an image.
 extern int root_attach_layers;
+void root_init(void); // looks which it is; tests set it themselves instead

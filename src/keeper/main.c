@@ -19,6 +19,7 @@
 #include "base/title.h"
 #include "base/weaken.h"
 #include "box/data.h"
+#include "box/root.h"
 #include "keeper/keeper-internal.h"
 
 int keeper_watch(struct keeper *k, int fd, enum event_kind kind, uint32_t slot)
@@ -52,9 +53,10 @@ static int own_process(const struct keeper_config *config, struct err *err)
     }
     if (geteuid() != 0)
         return err_set(err, ERR_DENIED, "boxes need root: run this as root, with sudo for instance");
-    // All its mounts are detached, in nobody's view; a keeper that stays makes sure of it for those
-    // that are not yet thought of.
-    if (!config->once &&
+    // All its mounts are detached, in nobody's view, on kernels that can do with that; a keeper that
+    // stays makes sure of it for those that are not yet thought of.
+    root_init();
+    if ((!config->once || root_attach_layers) &&
         (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0))
         return err_sys(err, errno, "make the keeper's mount namespace");
     // Lets root.c take on the file system ids of a box without losing its capabilities.
