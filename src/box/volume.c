@@ -30,7 +30,8 @@ enum { HOST_SPARE_BYTES = 256 * 1024 * 1024 }; // the host's own file system kee
 
 struct volume {
     int file; // locked: one keeper per data directory
-    int root; // detached mount
+    int mnt;  // detached: a place, and what keeps it mounted
+    int root; // its top directory, opened for ioctls
     int blank, kept;
     uint8_t fsid[BTRFS_FSID_SIZE];
 };
@@ -273,6 +274,9 @@ int volume_gauges(struct volume *v, int disk_fd, int ret_fds[2])
 static int open_inside(struct volume *v, struct err *err)
 {
     struct btrfs_ioctl_fs_info_args info = {0};
+    v->root = openat(v->mnt, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (v->root < 0)
+        return err_sys(err, errno, "open the volume");
     if (enable_quota(v->root, err) < 0)
         return -1;
     if (ioctl(v->root, BTRFS_IOC_FS_INFO, &info) < 0)
@@ -288,10 +292,10 @@ int volume_open(int data_fd, uint64_t bytes, struct volume **ret, struct err *er
     struct volume *v = malloc(sizeof *v);
     if (v == NULL)
         return err_sys(err, ENOMEM, "volume");
-    *v = (struct volume){.file = -1, .root = -1, .blank = -1, .kept = -1};
+    *v = (struct volume){.file = -1, .mnt = -1, .root = -1, .blank = -1, .kept = -1};
     v->file = open_file(data_fd, bytes, err);
-    v->root = v->file < 0 ? -1 : mount_volume(v->file, err);
-    if (v->root < 0 || open_inside(v, err) < 0) {
+    v->mnt = v->file < 0 ? -1 : mount_volume(v->file, err);
+    if (v->mnt < 0 || open_inside(v, err) < 0) {
         volume_free(v);
         return -1;
     }
@@ -306,6 +310,7 @@ void volume_free(struct volume *v)
     fd_close(v->blank);
     fd_close(v->kept);
     fd_close(v->root);
+    fd_close(v->mnt);
     fd_close(v->file);
     free(v);
 }
