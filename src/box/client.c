@@ -50,11 +50,23 @@ int keeper_send_status(int sock, uint32_t id, struct err *err)
     return sent(wire_send(sock, &msg, sizeof msg, NULL, 0, NULL, 0), "keeper", err);
 }
 
+static int send_limits(int sock, struct wire_head h, uint64_t box, const struct box_limits *limits,
+                       struct err *err)
+{
+    struct keeper_limit msg = {.head = h, .box = box, .limits = *limits};
+    return sent(wire_send(sock, &msg, sizeof msg, NULL, 0, NULL, 0), "keeper", err);
+}
+
 int keeper_send_limit(int sock, uint32_t id, uint64_t box, const struct box_limits *limits,
                       struct err *err)
 {
-    struct keeper_limit msg = {.head = head(KEEPER_LIMIT, id), .box = box, .limits = *limits};
-    return sent(wire_send(sock, &msg, sizeof msg, NULL, 0, NULL, 0), "keeper", err);
+    return send_limits(sock, head(KEEPER_LIMIT, id), box, limits, err);
+}
+
+int keeper_send_take(int sock, uint32_t id, uint64_t box, const struct box_limits *limits,
+                     struct err *err)
+{
+    return send_limits(sock, head(KEEPER_TAKE, id), box, limits, err);
 }
 
 int keeper_send_disk_drop(int sock, uint32_t id, uint64_t disk, struct err *err)
@@ -67,6 +79,7 @@ static size_t keeper_length(uint16_t type)
 {
     static const size_t lengths[KEEPER_TYPE_MAX] = {
         [KEEPER_CLAIMED] = sizeof(struct keeper_box), [KEEPER_ENDED] = sizeof(struct keeper_ended),
+        [KEEPER_READY] = sizeof(struct keeper_box),
         [KEEPER_GONE] = sizeof(struct keeper_box),    [KEEPER_STATE] = sizeof(struct keeper_state),
         [KEEPER_OK] = sizeof(struct keeper_plain),    [KEEPER_ERROR] = sizeof(struct keeper_error),
     };
@@ -96,7 +109,8 @@ int keeper_recv(int sock, struct keeper_event *ret, int flags, struct err *err)
     int n = receive(sock, &ret->msg, sizeof ret->msg, &fds, flags, "keeper", err);
     if (n <= 0)
         return n;
-    unsigned want = ret->msg.head.type == KEEPER_CLAIMED ? 1 : 0;
+    unsigned want =
+        ret->msg.head.type == KEEPER_CLAIMED || ret->msg.head.type == KEEPER_READY ? 1 : 0;
     if ((size_t)n != keeper_length(ret->msg.head.type) || fds.n != want) {
         wire_fds_close(&fds);
         return err_set(err, ERR_INTERNAL, "the keeper sent nonsense");

@@ -23,6 +23,10 @@ struct claim {
 
 // `id` is the caller's, above 0, and comes back in the answer. All: 0 or -1.
 int keeper_send_claim(int sock, uint32_t id, const struct claim *claim, struct err *err);
+// Takes a box that came with KEEPER_READY. The answer need not be awaited to use it, unless the limits
+// differ from the defaults, which it has.
+int keeper_send_take(int sock, uint32_t id, uint64_t box, const struct box_limits *limits,
+                     struct err *err);
 int keeper_send_destroy(int sock, uint32_t id, uint64_t box, struct err *err);
 int keeper_send_status(int sock, uint32_t id, struct err *err);
 int keeper_send_limit(int sock, uint32_t id, uint64_t box, const struct box_limits *limits,
@@ -38,7 +42,7 @@ struct keeper_event {
         struct keeper_state state;
         struct keeper_error error;
     } msg;
-    int guest; // with KEEPER_CLAIMED: the guest's socket, now the caller's; else -1
+    int guest; // with KEEPER_CLAIMED and KEEPER_READY: the guest's socket, now the caller's; else -1
 };
 
 // Waits unless `flags` has MSG_DONTWAIT. 1, 0 when there is nothing (would block), or -1.

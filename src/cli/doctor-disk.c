@@ -5,12 +5,10 @@
 #include <inttypes.h>
 #include <linux/btrfs.h>
 #include <linux/magic.h>
-#include <linux/securebits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
-#include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -22,7 +20,6 @@
 #include "box/data.h"
 #include "box/disk.h"
 #include "box/root.h"
-#include "box/slots.h"
 #include "box/tree.h"
 #include "cli/doctor.h"
 
@@ -269,29 +266,13 @@ static void check_quota_kind(int disk, struct finding *ret)
     }
 }
 
-// An overlay with its upper layer on the disk, owners shifted: as boxes have it that keep their
-// files.
-static int try_disk_root(int lower, int disk, struct err *err)
-{
-    auto_fd userns = doctor_userns(err);
-    if (userns < 0)
-        return -1;
-    if (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0) < 0)
-        return err_sys(err, errno, "set securebits");
-    struct image image = {.root_fd = lower, .lock_fd = -1};
-    struct root_disk options = {.fd = disk, .idmap = 1};
-    struct root root;
-    if (root_make(&image, &options, userns, SLOT_ID_BASE, &root, err) < 0)
-        return -1;
-    root_done(&root);
-    return 0;
-}
-
 static void check_disk(int lower, struct volume *volume, struct finding *ret)
 {
     struct err err = {0};
     auto_fd disk = volume_make_blank(volume, 1, QUOTA_BYTES, &err);
-    if (disk < 0 || try_disk_root(lower, disk, &err) < 0) {
+    // Owners shifted, as boxes have it that keep their files.
+    struct root_disk options = {.fd = disk, .idmap = 1};
+    if (disk < 0 || doctor_root(lower, &options, &err) < 0) {
         found(ret, DOCTOR_MISSING, "%s", err.msg);
         return;
     }
@@ -350,21 +331,27 @@ static bool has_parts(struct finding *ret)
     return control >= 0 && fs >= 0;
 }
 
+static void check_volume_somewhere(const struct doctor *doctor, struct finding *ret)
+{
+    bool exists;
+    auto_fd place = data_place(doctor, &exists);
+    if (is_roomy(place)) {
+        check_volume(place, ret);
+        return;
+    }
+    auto_fd other = open("/var/tmp", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    check_volume(other, ret);
+    found(ret, DOCTOR_OK, "tried in /var/tmp, since the data directory would not do");
+}
+
 void check_btrfs(const struct check *check, const struct doctor *doctor, struct finding *ret)
 {
     (void)check;
-    bool exists;
-    if (has_parts(ret)) {
-        auto_fd place = data_place(doctor, &exists);
-        bool elsewhere = !is_roomy(place);
-        if (elsewhere) {
-            fd_close(TAKE_FD(place));
-            place = open("/var/tmp", O_PATH | O_DIRECTORY | O_CLOEXEC);
-        }
-        check_volume(place, ret);
-        if (elsewhere)
-            found(ret, DOCTOR_OK, "tried in /var/tmp, since the data directory would not do");
-    }
+    int r = own_mounts();
+    if (r < 0)
+        found(ret, DOCTOR_MISSING, "make a mount namespace: %s", errno_text(-r));
+    else if (has_parts(ret))
+        check_volume_somewhere(doctor, ret);
     if (ret->state == DOCTOR_MISSING)
         found(ret, DOCTOR_MISSING, "boxes get disks in memory, which end with them");
 }

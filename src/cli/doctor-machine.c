@@ -48,8 +48,8 @@ void check_kernel(const struct check *check, const struct doctor *doctor, struct
         return;
     }
     found(ret, DOCTOR_OK, "Linux %s on %s", uts.release, uts.machine);
-    if (!kernel_at_least(6, 7)) {
-        found(ret, DOCTOR_MISSING, "older than 6.7: no root of a box can be mounted");
+    if (!kernel_at_least(5, 19)) {
+        found(ret, DOCTOR_MISSING, "older than 5.19: overlayfs takes no idmapped layers");
         advise(ret, "boot Linux 6.15 or later");
     } else if (!kernel_at_least(6, 15)) {
         found(ret, DOCTOR_NOTE, "older than 6.15; the lines below say what that means");

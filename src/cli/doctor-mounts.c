@@ -21,11 +21,12 @@ enum { DISK_BYTES = 4 << 20 };
 
 // --- detached mounts ---
 
-static int own_mounts(void)
+int own_mounts(void)
 {
-    return unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0
-               ? -errno
-               : 0;
+    if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+        return -errno;
+    root_init();
+    return 0;
 }
 
 // 0 or -errno, and which call it was.
@@ -93,41 +94,47 @@ static int try_detached_layers(void)
     return 0;
 }
 
-// A root as `cay run` makes it, with the place of the data directory for an image. 0 or -1.
-static int try_root(const struct doctor *doctor, int durable, int *ret_plain, struct err *err)
+int doctor_root(int lower, const struct root_disk *disk, struct err *err)
 {
-    bool exists;
-    auto_fd place = data_place(doctor, &exists);
-    if (place < 0) // told by its own check
-        place = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     auto_fd userns = doctor_userns(err);
     if (userns < 0)
         return -1;
-    auto_fd disk_fd = tmpfs_make(DISK_BYTES, SLOT_ID_BASE, err);
-    if (disk_fd < 0)
-        return -1;
     if (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0) < 0)
         return err_sys(err, errno, "set securebits");
-    struct image image = {.root_fd = place, .lock_fd = -1};
-    struct root_disk disk = {.fd = disk_fd, .durable = durable};
+    struct image image = {.root_fd = lower, .lock_fd = -1};
     struct root root;
-    if (root_make(&image, &disk, userns, SLOT_ID_BASE, &root, err) < 0)
+    if (root_make(&image, disk, userns, SLOT_ID_BASE, &root, err) < 0)
         return -1;
     int r = mkdirat(root.overlay, "written", 0755);
     if (r < 0)
         (void)err_sys(err, errno, "write to an overlay");
-    *ret_plain = root.plain;
     root_done(&root);
     return r;
+}
+
+// A root as `cay run` makes it, with the place of the data directory for an image. 0 or -1.
+static int try_root(const struct doctor *doctor, int durable, struct err *err)
+{
+    bool exists;
+    int r = own_mounts();
+    if (r < 0)
+        return err_sys(err, -r, "make a mount namespace");
+    auto_fd place = data_place(doctor, &exists);
+    if (place < 0) // told by its own check
+        place = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    auto_fd disk_fd = tmpfs_make(DISK_BYTES, SLOT_ID_BASE, err);
+    if (disk_fd < 0)
+        return -1;
+    struct root_disk disk = {.fd = disk_fd, .durable = durable};
+    return doctor_root(place, &disk, err);
 }
 
 void check_overlay(const struct check *check, const struct doctor *doctor, struct finding *ret)
 {
     (void)check;
     struct err err = {0};
-    int plain;
     int detached = try_detached_layers();
-    if (try_root(doctor, 0, &plain, &err) < 0 && try_root(doctor, 1, &plain, &err) < 0) {
+    if (try_root(doctor, 0, &err) < 0 && try_root(doctor, 1, &err) < 0) {
         found(ret, DOCTOR_MISSING, "%s", err.msg);
         if (detached == -ENODEV)
             advise(ret, "modprobe overlay, or use a kernel with CONFIG_OVERLAY_FS");
@@ -151,14 +158,13 @@ void check_volatile(const struct check *check, const struct doctor *doctor, stru
 {
     (void)check;
     struct err err = {0};
-    int plain;
-    if (try_root(doctor, 0, &plain, &err) == 0) {
+    if (try_root(doctor, 0, &err) == 0) {
         found(ret, DOCTOR_OK,
               "taken: fsync in a box costs nothing, the end of one waits for no disk");
         return;
     }
     struct err plainly = {0};
-    bool other = try_root(doctor, 1, &plain, &plainly) == 0;
+    bool other = try_root(doctor, 1, &plainly) == 0;
     found(ret, DOCTOR_MISSING, "%s", other ? "overlayfs works, but refuses it" : err.msg);
     advise(ret, other ? "boot Linux 6.15 or later" : "see the line 'overlayfs'");
 }

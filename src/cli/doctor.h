@@ -73,6 +73,12 @@ bool kernel_at_least(unsigned major, unsigned minor);
 // descriptor, or -1.
 int doctor_userns(struct err *err);
 
+// doctor-mounts.c: a mount namespace of the check's own; 0 or -errno. root_make may need it.
+int own_mounts(void);
+// A root as a box has it, of an image and a disk, made and written to and gone again. 0 or -1.
+struct root_disk;
+int doctor_root(int lower, const struct root_disk *disk, struct err *err);
+
 // doctor-disk.c
 enum {
     DATA_SPARE = 256 << 20, // bytes that a data directory's file system should have free

@@ -93,7 +93,7 @@ static int start(struct run *run, struct err *err)
         .uid = o->uid,
         .gid = o->gid,
         .files = o->files,
-        .flags = o->tty ? GUEST_EXEC_TTY : GUEST_EXEC_STDIN,
+        .flags = GUEST_EXEC_LAST | (o->tty ? GUEST_EXEC_TTY : GUEST_EXEC_STDIN),
         .rows = size.ws_row,
         .cols = size.ws_col,
     };
@@ -223,7 +223,8 @@ static void end_box(struct run *run)
     struct keeper_event ev;
     struct err ignored;
     bool oom = (run->result->limits & GUEST_LIMIT_OOM) != 0;
-    (void)keeper_send_destroy(run->keeper.sock, REQUEST_DESTROY, run->box, &ignored);
+    if (!run->exited) // it was the box's last exec, else
+        (void)keeper_send_destroy(run->keeper.sock, REQUEST_DESTROY, run->box, &ignored);
     while (keeper_recv(run->keeper.sock, &ev, 0, &ignored) > 0) {
         fd_close(ev.guest);
         if (ev.msg.head.type == KEEPER_ENDED) {

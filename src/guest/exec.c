@@ -377,6 +377,7 @@ static void run(struct guest *guest, const struct guest_exec *msg, struct plan *
     exec->id = msg->head.id;
     exec->state = EXEC_RUNNING;
     exec->killed = 0;
+    exec->last = (msg->flags & GUEST_EXEC_LAST) != 0;
     struct guest_started started = {
         .head = {.version = WIRE_VERSION, .type = GUEST_STARTED, .id = msg->head.id},
         .pid = exec->pid,
@@ -430,6 +431,8 @@ static void report(struct guest *guest, struct exec *exec)
     msg.limits |= now.pids_refused > exec->before.pids_refused ? GUEST_LIMIT_PIDS : 0;
     msg.limits |= guest_disk_full(guest) ? GUEST_LIMIT_DISK : 0;
     (void)wire_send(FD_SOCK, &msg, sizeof msg, NULL, 0, NULL, 0);
+    if (exec->last)
+        _exit(0); // and the kernel ends what is left
     exec->state = EXEC_LINGERING;
 }
 

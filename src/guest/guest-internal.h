@@ -40,6 +40,7 @@ struct exec {
     pid_t pid;
     int cgroup; // directory e<index>, made on first use and kept; -1 before
     int killed;
+    int last; // GUEST_EXEC_LAST
     int status;
     uint64_t cpu_usec;
     uint64_t rss_peak;

@@ -174,22 +174,12 @@ static void continue_with_userns(struct keeper *k, struct box *box)
         build_failed(k, box, &err);
 }
 
-static int ask_userns(struct keeper *k, struct box *box, struct err *err)
-{
-    struct spawner_slot msg = {
-        .head = {.version = WIRE_VERSION, .type = SPAWNER_USERNS, .id = (uint32_t)box->number},
-        .slot = box->slot,
-    };
-    int r = wire_send(k->spawner, &msg, sizeof msg, NULL, 0, NULL, 0);
-    return r < 0 ? err_sys(err, -r, "ask the spawner for a user namespace") : 0;
-}
-
 static int begin(struct keeper *k, struct box *box, struct err *err)
 {
     uint32_t guest_uid = keeper_host_id(k, box->slot) + SLOT_GUEST_ID;
     if (k->spawner < 0)
         return err_set(err, ERR_INTERNAL, "the spawner has ended: restart Cay");
-    if (box->userns < 0 && ask_userns(k, box, err) < 0)
+    if (spawner_link_userns(k, box, err) < 0)
         return -1;
     if (cgroups_make(k->cgroups, keeper_host_slot(k, box->slot), guest_uid, &box->limits, err) < 0)
         return -1;
@@ -219,6 +209,7 @@ void build_userns_made(struct keeper *k, struct box *box, int fd)
 {
     fd_close(box->userns);
     box->userns = fd;
+    box->userns_asked = 0;
     if (box->state == BOX_USERNS)
         continue_with_userns(k, box);
 }
@@ -245,11 +236,11 @@ void build_spawned(struct keeper *k, struct box *box, int pidfd)
 
 static void ready(struct keeper *k, struct box *box)
 {
-    box->state = BOX_READY;
+    box->state = box->in_pool ? BOX_READY : BOX_LIVE;
     if (box->in_pool)
-        return;
-    box->state = BOX_LIVE;
-    reply_claimed(k, box);
+        reply_ready(k, box);
+    else
+        reply_claimed(k, box);
 }
 
 void build_guest_event(struct keeper *k, struct box *box)

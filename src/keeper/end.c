@@ -26,8 +26,8 @@ static void drop_disk(struct keeper *k, struct box *box)
 static void clear(struct box *box)
 {
     uint32_t slot = box->slot;
-    int userns = box->userns;
-    *box = (struct box){.slot = slot, .userns = userns, .guest = -1, .pidfd = -1, .mntns = -1};
+    int userns = box->userns, asked = box->userns_asked;
+    *box = (struct box){.slot = slot, .userns = userns, .userns_asked = asked, .guest = -1, .pidfd = -1, .mntns = -1};
 }
 
 static void finish(struct keeper *k, struct box *box)
@@ -82,7 +82,7 @@ void end_event(struct keeper *k, struct box *box)
 {
     struct err err = {0};
     struct keeper_ended ended;
-    int was_live = box->state == BOX_LIVE || box->asked;
+    int was_live = box->state == BOX_LIVE || box->state == BOX_READY || box->asked;
     if (box->state == BOX_ROOTING || box->state == BOX_BLANK) {
         // The guest may have said why before it went.
         build_guest_event(k, box);

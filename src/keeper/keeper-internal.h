@@ -18,10 +18,10 @@ enum { KEEPER_IMAGES_MAX = 16 };
 
 enum box_state {
     BOX_NONE,    // the slot is free
-    BOX_USERNS,  // waits for the spawner to make B of this slot
+    BOX_USERNS,  // waits for the spawner to make B of this slot; the guest is asked for already
     BOX_BLANK,   // guest spawned or being spawned, no root sent; in the pool
     BOX_ROOTING, // root sent, waits for GUEST_READY
-    BOX_READY,   // in the pool, with root and blank disk
+    BOX_READY,   // pooled, with root and blank disk: the client has its socket, and may take it
     BOX_LIVE,    // claimed
     BOX_DYING,   // killed, waits for the end of its guest
     BOX_STATE_MAX,
@@ -38,6 +38,7 @@ struct box {
     uint64_t number;
     uint32_t slot; // in the keeper's run, from 1
     int userns;    // B, kept for the next box of this slot
+    int userns_asked;
     int guest;     // our end of the guest's socket
     int pidfd;
     int mntns; // so that the mounts go when we say, after the end was reported
@@ -77,6 +78,8 @@ uint32_t keeper_host_slot(const struct keeper *k, uint32_t slot); // its number 
 
 // spawner-link.c
 int spawner_link_start(struct keeper *k, struct err *err);
+// Asks for B of a box's slot, unless it is there or asked for.
+int spawner_link_userns(struct keeper *k, struct box *box, struct err *err);
 void spawner_link_event(struct keeper *k);
 void spawner_link_end(struct keeper *k); // it ends by itself then
 
@@ -84,6 +87,7 @@ void spawner_link_end(struct keeper *k); // it ends by itself then
 void request_event(struct keeper *k);
 void reply_error(struct keeper *k, uint32_t request, const struct err *err);
 void reply_claimed(struct keeper *k, struct box *box);
+void reply_ready(struct keeper *k, struct box *box);
 void reply_ended(struct keeper *k, const struct keeper_ended *msg);
 void reply_gone(struct keeper *k, uint64_t number);
 
@@ -105,7 +109,7 @@ void end_event(struct keeper *k, struct box *box);
 unsigned end_pending(const struct keeper *k);
 
 // pool.c
-struct box *pool_take(struct keeper *k, enum box_state state);
+struct box *pool_take_blank(struct keeper *k);
 // Milliseconds until the pool wants work, -1 for never.
 int pool_wait(const struct keeper *k);
 void pool_work(struct keeper *k);

@@ -111,9 +111,9 @@ static void dispatch(struct keeper *k, uint64_t data)
             spawner_link_event(k);
         break;
     case EVENT_GUEST:
-        if (box->state == BOX_ROOTING || box->state == BOX_BLANK || box->state == BOX_READY)
+        if (box->state == BOX_ROOTING || box->state == BOX_BLANK || box->state == BOX_USERNS)
             build_guest_event(k, box);
-        else if (box->state != BOX_LIVE && box->guest >= 0)
+        else if (box->guest >= 0)
             (void)epoll_ctl(k->epoll, EPOLL_CTL_DEL, box->guest, NULL);
         break;
     case EVENT_END:

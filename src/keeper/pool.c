@@ -29,11 +29,11 @@ static struct counts count(const struct keeper *k)
     return c;
 }
 
-struct box *pool_take(struct keeper *k, enum box_state state)
+struct box *pool_take_blank(struct keeper *k)
 {
     for (uint32_t i = 1; i < k->slots.n; i++) {
         struct box *box = &k->boxes[i];
-        if (box->in_pool && box->state == state && (state == BOX_READY || !box->pooled_root)) {
+        if (box->in_pool && box->state == BOX_BLANK && !box->pooled_root) {
             box->in_pool = 0;
             return box;
         }

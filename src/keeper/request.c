@@ -37,13 +37,23 @@ static void reply_ok(struct keeper *k, uint32_t request)
     send_client(k, &msg, sizeof msg, NULL, 0);
 }
 
-void reply_claimed(struct keeper *k, struct box *box)
+// From here on the guest's answers are the client's to read.
+static void hand_over(struct keeper *k, struct box *box, uint16_t type)
 {
-    // From here on the guest's answers are the client's to read.
     (void)epoll_ctl(k->epoll, EPOLL_CTL_DEL, box->guest, NULL);
-    struct keeper_box msg = {.head = head(KEEPER_CLAIMED, box->request), .box = box->number};
+    struct keeper_box msg = {.head = head(type, box->request), .box = box->number};
     send_client(k, &msg, sizeof msg, &box->guest, 1);
     box->request = 0;
+}
+
+void reply_claimed(struct keeper *k, struct box *box)
+{
+    hand_over(k, box, KEEPER_CLAIMED);
+}
+
+void reply_ready(struct keeper *k, struct box *box)
+{
+    hand_over(k, box, KEEPER_READY);
 }
 
 void reply_ended(struct keeper *k, const struct keeper_ended *msg)
@@ -59,10 +69,10 @@ void reply_gone(struct keeper *k, uint64_t number)
 
 // --- requests ---
 
-static struct box *find(struct keeper *k, uint64_t number)
+static struct box *find(struct keeper *k, uint64_t number, enum box_state state)
 {
     for (uint32_t i = 1; i < k->slots.n; i++) {
-        if (k->boxes[i].number == number && k->boxes[i].state == BOX_LIVE)
+        if (k->boxes[i].number == number && k->boxes[i].state == state)
             return &k->boxes[i];
     }
     return NULL;
@@ -101,15 +111,6 @@ static int same_limits(const struct box_limits *a, const struct box_limits *b)
            a->disk == b->disk;
 }
 
-// A pooled box that is ready to the last has the pool's disk limit; anything else about it can change.
-static int fits_ready(const struct keeper *k, const struct keeper_claim *msg)
-{
-    struct box_limits pooled = limits_default();
-    uint32_t kind = k->volume != NULL ? DISK_BLANK : DISK_TMPFS;
-    return msg->disk_kind == kind && msg->limits.disk == pooled.disk &&
-           strcmp(msg->image, "host") == 0;
-}
-
 static int set_limits(struct keeper *k, struct box *box, const struct box_limits *limits,
                       struct err *err)
 {
@@ -122,11 +123,9 @@ static int set_limits(struct keeper *k, struct box *box, const struct box_limits
 }
 
 // A box out of the pool, or a free slot to build one in.
-static struct box *choose(struct keeper *k, const struct keeper_claim *msg, struct err *err)
+static struct box *choose(struct keeper *k, struct err *err)
 {
-    struct box *box = fits_ready(k, msg) ? pool_take(k, BOX_READY) : NULL;
-    if (box == NULL)
-        box = pool_take(k, BOX_BLANK);
+    struct box *box = pool_take_blank(k);
     if (box == NULL)
         box = build_find_slot(k);
     if (box == NULL)
@@ -140,7 +139,7 @@ static void claim(struct keeper *k, const struct keeper_claim *msg)
     struct keeper_image *image = NULL;
     struct box *box = NULL;
     if (check_claim(k, msg, &err) == 0 && (image = build_image(k, msg->image, &err)) != NULL)
-        box = choose(k, msg, &err);
+        box = choose(k, &err);
     if (box == NULL) {
         reply_error(k, msg->head.id, &err);
         return;
@@ -148,11 +147,6 @@ static void claim(struct keeper *k, const struct keeper_claim *msg)
     box->request = msg->head.id;
     if (box->state != BOX_NONE && set_limits(k, box, &msg->limits, &err) < 0) {
         build_failed(k, box, &err);
-        return;
-    }
-    if (box->state == BOX_READY) {
-        box->state = BOX_LIVE;
-        reply_claimed(k, box);
         return;
     }
     box->limits = msg->limits;
@@ -171,7 +165,7 @@ static void claim(struct keeper *k, const struct keeper_claim *msg)
 static void destroy(struct keeper *k, const struct keeper_box *msg)
 {
     struct err err = {0};
-    struct box *box = find(k, msg->box);
+    struct box *box = find(k, msg->box, BOX_LIVE);
     if (box == NULL) {
         (void)err_set(&err, ERR_NOT_FOUND, "no such box");
         reply_error(k, msg->head.id, &err);
@@ -182,10 +176,11 @@ static void destroy(struct keeper *k, const struct keeper_box *msg)
     end_begin(k, box);
 }
 
-static void change_limits(struct keeper *k, const struct keeper_limit *msg)
+// KEEPER_LIMIT for a box that is in use, KEEPER_TAKE for one that shall be from now on.
+static void change_limits(struct keeper *k, const struct keeper_limit *msg, enum box_state from)
 {
     struct err err = {0};
-    struct box *box = find(k, msg->box);
+    struct box *box = find(k, msg->box, from);
     int r = limits_check(&msg->limits, &err);
     if (r == 0 && box == NULL)
         r = err_set(&err, ERR_NOT_FOUND, "no such box");
@@ -193,10 +188,13 @@ static void change_limits(struct keeper *k, const struct keeper_limit *msg)
         r = err_set(&err, ERR_UNSUPPORTED, "the disk of a running box keeps its size");
     if (r == 0)
         r = set_limits(k, box, &msg->limits, &err);
-    if (r < 0)
+    if (r < 0) {
         reply_error(k, msg->head.id, &err);
-    else
-        reply_ok(k, msg->head.id);
+        return;
+    }
+    box->state = BOX_LIVE;
+    box->in_pool = 0;
+    reply_ok(k, msg->head.id);
 }
 
 static void drop_disk(struct keeper *k, const struct keeper_disk_drop *msg)
@@ -248,7 +246,12 @@ static int handle(struct keeper *k, const union request *msg, size_t len)
     case KEEPER_LIMIT:
         if (len != sizeof msg->limit)
             return 0;
-        change_limits(k, &msg->limit);
+        change_limits(k, &msg->limit, BOX_LIVE);
+        return 1;
+    case KEEPER_TAKE:
+        if (len != sizeof msg->limit)
+            return 0;
+        change_limits(k, &msg->limit, BOX_READY);
         return 1;
     case KEEPER_STATUS:
         if (len != sizeof msg->plain)

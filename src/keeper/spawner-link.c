@@ -26,17 +26,17 @@ static int write_map(pid_t pid, const char *file, uint32_t host_id, uint32_t n)
     return fd_write_file(AT_FDCWD, path, map);
 }
 
-// Closes all the keeper's descriptors but three; these move to 3, 4 and 5.
-static void keep_three(struct spawner_start *start)
+// Closes all the keeper's descriptors but two; these move to 3 and 4.
+static void keep_two(struct spawner_start *start)
 {
-    int *fds[3] = {&start->sock, &start->stage, &start->go};
-    for (int i = 0; i < 3; i++)
+    int *fds[2] = {&start->sock, &start->go};
+    for (int i = 0; i < 2; i++)
         *fds[i] = fcntl(*fds[i], F_DUPFD_CLOEXEC, 600);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 2; i++) {
         (void)dup3(*fds[i], 3 + i, O_CLOEXEC);
         *fds[i] = 3 + i;
     }
-    (void)close_range(6, ~0u, 0);
+    (void)close_range(5, ~0u, 0);
 }
 
 static int start_in_z(struct keeper *k, struct spawner_start *start, struct err *err)
@@ -54,7 +54,7 @@ static int start_in_z(struct keeper *k, struct spawner_start *start, struct err 
         return err_sys(err, errno, "make the spawner's user namespace");
     if (pid == 0) {
         start->go = go_read;
-        keep_three(start);
+        keep_two(start);
         spawner_main(start);
     }
     k->spawner_pid = (pid_t)pid;
@@ -67,25 +67,57 @@ static int start_in_z(struct keeper *k, struct spawner_start *start, struct err 
     return write(go_write, "g", 1) == 1 ? 0 : err_sys(err, errno, "start the spawner");
 }
 
-int spawner_link_start(struct keeper *k, struct err *err)
+static int send_stage(struct keeper *k, struct err *err)
 {
-    int ends[2];
+    struct spawner_plain msg = {.head = {.version = WIRE_VERSION, .type = SPAWNER_STAGE}};
     auto_fd stage = stage_make(err);
     if (stage < 0)
         return -1;
+    int passed = stage;
+    int r = wire_send(k->spawner, &msg, sizeof msg, NULL, 0, &passed, 1);
+    return r < 0 ? err_sys(err, -r, "talk to the spawner") : 0;
+}
+
+// What takes the spawner long comes first, so that it works while we do: the user namespace of the only
+// box there will be, then the stage.
+static int give_work(struct keeper *k, struct err *err)
+{
+    if (k->config.once && spawner_link_userns(k, &k->boxes[1], err) < 0)
+        return -1;
+    return send_stage(k, err);
+}
+
+int spawner_link_start(struct keeper *k, struct err *err)
+{
+    int ends[2];
     int r = wire_pair(ends);
     if (r < 0)
         return err_sys(err, -r, "make the spawner's socket");
-    struct spawner_start start = {.sock = ends[1], .stage = stage};
+    struct spawner_start start = {.sock = ends[1]};
     r = start_in_z(k, &start, err);
     fd_close(ends[1]);
     k->spawner = ends[0];
-    if (r == 0) {
-        r = keeper_watch(k, k->spawner, EVENT_SPAWNER, 0);
-        if (r < 0)
-            return err_sys(err, -r, "watch the spawner");
-    }
-    return r;
+    if (r < 0)
+        return -1;
+    r = keeper_watch(k, k->spawner, EVENT_SPAWNER, 0);
+    return r < 0 ? err_sys(err, -r, "watch the spawner") : give_work(k, err);
+}
+
+int spawner_link_userns(struct keeper *k, struct box *box, struct err *err)
+{
+    struct spawner_slot msg = {
+        .head = {.version = WIRE_VERSION, .type = SPAWNER_USERNS, .id = (uint32_t)box->number},
+        .slot = box->slot,
+    };
+    // A box that failed may have left a question open; the spawner remembers only its last answer, so
+    // that the next box in this slot asks again.
+    if (box->userns >= 0 || (box->userns_asked && k->config.once))
+        return 0;
+    int r = wire_send(k->spawner, &msg, sizeof msg, NULL, 0, NULL, 0);
+    if (r < 0)
+        return err_sys(err, -r, "ask the spawner for a user namespace");
+    box->userns_asked = 1;
+    return 0;
 }
 
 // Whom an answer is about. One for a box that has failed meanwhile is about nobody.
@@ -127,6 +159,7 @@ void spawner_link_event(struct keeper *k)
 {
     union {
         struct wire_head head;
+        struct spawner_slot slot;
         struct spawner_error error;
     } msg;
     struct wire_fds fds;
@@ -147,8 +180,9 @@ void spawner_link_event(struct keeper *k)
             lost(k, &err);
         else if (box != NULL)
             spawn_failed(k, box, &err);
-    } else if (box != NULL && fds.n == 1 && msg.head.type == SPAWNER_USERNS_MADE) {
-        build_userns_made(k, box, wire_fds_take(&fds, 0));
+    } else if (n == sizeof msg.slot && fds.n == 1 && msg.head.type == SPAWNER_USERNS_MADE &&
+               msg.slot.slot > 0 && msg.slot.slot < k->slots.n) {
+        build_userns_made(k, &k->boxes[msg.slot.slot], wire_fds_take(&fds, 0));
     } else if (box != NULL && fds.n == 1 && msg.head.type == SPAWNER_SPAWNED) {
         build_spawned(k, box, wire_fds_take(&fds, 0));
     }

@@ -22,16 +22,30 @@
 #include "guest/guest.h"
 #include "wire/spawner-msg.h"
 
+union spawner_request {
+    struct wire_head head;
+    struct spawner_plain plain;
+    struct spawner_slot slot;
+    struct spawner_spawn spawn;
+};
+
 // All it remembers: the user namespace it made last.
 struct spawner {
     uint32_t slot;
     int userns;
 };
 
-static void answer(int sock, uint32_t id, uint16_t type, int fd)
+static void answer_userns(int sock, const struct spawner_slot *asked, int fd)
 {
-    struct spawner_plain msg = {.head = {.version = WIRE_VERSION, .type = type, .id = id}};
+    struct spawner_slot msg = *asked;
+    msg.head.type = SPAWNER_USERNS_MADE;
     (void)wire_send(sock, &msg, sizeof msg, NULL, 0, &fd, 1);
+}
+
+static void answer_spawned(int sock, uint32_t id, int pidfd)
+{
+    struct spawner_plain msg = {.head = {.version = WIRE_VERSION, .type = SPAWNER_SPAWNED, .id = id}};
+    (void)wire_send(sock, &msg, sizeof msg, NULL, 0, &pidfd, 1);
 }
 
 static void answer_error(int sock, uint32_t id, const char *step, int sys_errno)
@@ -46,9 +60,10 @@ static void answer_error(int sock, uint32_t id, const char *step, int sys_errno)
 
 // --- becoming the spawner ---
 
+// From a copy of the host's mounts, which is all that a new mount namespace can begin with, to the stage.
 static int enter_stage(int stage)
 {
-    // Any directory would do as the place to hang it on; this copy of the host's mounts goes next.
+    // Any directory would do as the place to hang it on: all of this copy goes next.
     if (move_mount(stage, "", AT_FDCWD, "/dev", MOVE_MOUNT_F_EMPTY_PATH) < 0 || fchdir(stage) < 0)
         return -errno;
     // The host's own /proc, whole: boxes get a new one each, which the kernel gives only to those who
@@ -58,6 +73,11 @@ static int enter_stage(int stage)
         return -errno;
     if (syscall(SYS_pivot_root, ".", ".") < 0 || umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
         return -errno;
+    for (int fd = 0; fd < 3; fd++) { // those it was born with are on a mount that is gone
+        auto_fd null = open("/dev/null", O_RDWR | O_CLOEXEC);
+        if (null < 0 || dup3(null, fd, O_CLOEXEC) < 0)
+            return -errno;
+    }
     return 0;
 }
 
@@ -70,17 +90,6 @@ static int become_spawner(const struct spawner_start *start)
     title_set("cay"); // guests inherit it
     if (syscall(SYS_setresgid, 0, 0, 0) < 0 || syscall(SYS_setresuid, 0, 0, 0) < 0)
         return -errno;
-    int r = enter_stage(start->stage);
-    if (r < 0)
-        return r;
-    fd_close(start->stage);
-    for (int fd = 0; fd < 3; fd++) {
-        int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-        if (null < 0 || (null != fd && dup3(null, fd, O_CLOEXEC) < 0))
-            return -errno;
-        if (null > 2)
-            fd_close(null);
-    }
     return prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 ? -errno : 0;
 }
 
@@ -178,7 +187,7 @@ static void make_userns(int sock, const struct spawner_slot *msg, struct spawner
     if (r < 0)
         answer_error(sock, msg->head.id, "user namespace of a box", -r);
     else
-        answer(sock, msg->head.id, SPAWNER_USERNS_MADE, fd);
+        answer_userns(sock, msg, fd);
     fd_close(spawner->userns);
     *spawner = (struct spawner){.slot = msg->slot, .userns = fd};
 }
@@ -222,36 +231,40 @@ static void spawn_guest(int sock, const struct spawner_spawn *msg, struct wire_f
         memcpy(boot.join, fds->fd + first, sizeof(int) * msg->n_join);
         guest_main(&boot);
     }
-    answer(sock, msg->head.id, SPAWNER_SPAWNED, pidfd);
+    answer_spawned(sock, msg->head.id, pidfd);
     fd_close(pidfd);
+}
+
+// 0, or -errno for a request that makes no sense.
+static int handle(int sock, const union spawner_request *msg, size_t len, struct wire_fds *fds,
+                  struct spawner *spawner)
+{
+    if (msg->head.type == SPAWNER_STAGE && len == sizeof msg->plain && fds->n == 1)
+        return enter_stage(fds->fd[0]);
+    if (msg->head.type == SPAWNER_USERNS && len == sizeof msg->slot)
+        make_userns(sock, &msg->slot, spawner);
+    else if (msg->head.type == SPAWNER_SPAWN && len == sizeof msg->spawn)
+        spawn_guest(sock, &msg->spawn, fds, spawner);
+    else
+        return -EINVAL;
+    return 0;
 }
 
 _Noreturn void spawner_main(const struct spawner_start *start)
 {
-    union {
-        struct wire_head head;
-        struct spawner_slot slot;
-        struct spawner_spawn spawn;
-    } msg;
+    union spawner_request msg;
     struct wire_fds fds;
     struct spawner spawner = {.userns = -1};
     int r = become_spawner(start);
-    if (r < 0) {
-        answer_error(start->sock, 0, "enter the stage", -r);
-        _exit(1);
-    }
-    for (;;) {
+    while (r == 0) {
         ssize_t n = wire_recv(start->sock, &msg, sizeof msg, &fds, 0);
         if (n == -EINTR)
             continue;
         if (n <= 0)
             _exit(0);
-        if (msg.head.type == SPAWNER_USERNS && n == sizeof msg.slot)
-            make_userns(start->sock, &msg.slot, &spawner);
-        else if (msg.head.type == SPAWNER_SPAWN && n == sizeof msg.spawn)
-            spawn_guest(start->sock, &msg.spawn, &fds, &spawner);
-        else
-            answer_error(start->sock, msg.head.id, "unknown request", EINVAL);
+        r = handle(start->sock, &msg, (size_t)n, &fds, &spawner);
         wire_fds_close(&fds);
     }
+    answer_error(start->sock, 0, "start the spawner", -r);
+    _exit(1);
 }

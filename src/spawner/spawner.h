@@ -6,9 +6,8 @@
 #include <stdint.h>
 
 struct spawner_start {
-    int sock;  // to the keeper
-    int stage; // the detached mount that becomes its root
-    int go;    // read one byte from it before anything else: Z is mapped then
+    int sock; // to the keeper
+    int go;   // read one byte from it before anything else: Z is mapped then
 };
 
 // Runs in a child of the keeper that was born in Z and in a mount namespace of Z's. Never returns.

@@ -51,6 +51,7 @@ enum guest_exec_flag {
     GUEST_EXEC_STDIN = 1u << 0,   // a pipe for standard input; /dev/null without
     GUEST_EXEC_TTY = 1u << 1,     // a terminal for all three
     GUEST_EXEC_ARGS_FD = 1u << 2, // the strings are in a memfd that comes along
+    GUEST_EXEC_LAST = 1u << 3,    // the box ends with it, at once after GUEST_EXITED
 };
 
 // Followed by, or in the memfd: the working directory, argc arguments, envc variables, each ended by a

@@ -9,12 +9,15 @@
 
 enum keeper_type {
     KEEPER_CLAIM = 1, // keeper_claim         -> KEEPER_CLAIMED or KEEPER_ERROR
+    KEEPER_TAKE,      // keeper_limit, a box of KEEPER_READY -> KEEPER_OK or KEEPER_ERROR
     KEEPER_DESTROY,   // keeper_box           -> KEEPER_ENDED, later KEEPER_GONE
     KEEPER_LIMIT,     // keeper_limit         -> KEEPER_OK or KEEPER_ERROR
     KEEPER_STATUS,    // keeper_plain         -> KEEPER_STATE
     KEEPER_DISK_DROP, // keeper_disk_drop     -> KEEPER_OK or KEEPER_ERROR
     // answers and events; events have head.id 0
     KEEPER_CLAIMED, // keeper_box + [guest socket]
+    KEEPER_READY,   // keeper_box + [guest socket]: an event. Image `host`, blank disk, default limits; the
+                    // client's to take at any time, and to use without waiting if the limits suit it
     KEEPER_ENDED,   // keeper_ended: every process of the box is reaped (an event when it died alone)
     KEEPER_GONE,    // keeper_box: its cgroups and its unkept disk are gone too
     KEEPER_STATE,   // keeper_state
@@ -80,7 +83,7 @@ struct keeper_ended {
 struct keeper_state {
     struct wire_head head;
     uint32_t live;  // claimed
-    uint32_t ready; // pooled, with root and blank disk
+    uint32_t ready; // handed out with KEEPER_READY, not taken
     uint32_t blank; // pooled, root not yet attached
     uint32_t busy;  // being made or taken apart
 };

@@ -15,11 +15,12 @@ enum {
 };
 
 enum spawner_type {
-    SPAWNER_USERNS = 1, // spawner_slot                       -> SPAWNER_USERNS_MADE
+    SPAWNER_STAGE = 1,  // spawner_plain + [detached mount], once, before the first box; no answer
+    SPAWNER_USERNS,     // spawner_slot                       -> SPAWNER_USERNS_MADE
     SPAWNER_SPAWN,      // spawner_spawn + descriptors        -> SPAWNER_SPAWNED
-    SPAWNER_USERNS_MADE, // spawner_plain + [user namespace B]
+    SPAWNER_USERNS_MADE, // spawner_slot + [user namespace B]
     SPAWNER_SPAWNED,     // spawner_plain + [pidfd of the guest]
-    SPAWNER_ERROR,       // spawner_error
+    SPAWNER_ERROR,       // spawner_error; with head.id 0 it is about the spawner itself
     SPAWNER_TYPE_MAX,
 };
 

@@ -82,7 +82,7 @@ enum outcome judge_call(const char *what, long result, const int *refusals);
 
 // Opens for writing and closes again. A file that is not there is held.
 enum outcome try_open_write(const char *path);
-// Opens and reads one byte. An empty file (a mask) is held.
+// Opens and reads a little. An empty file (a mask) is held.
 enum outcome try_read(const char *path);
 
 // A fresh directory in the box for this attempt, removed afterwards.

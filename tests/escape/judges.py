@@ -68,15 +68,10 @@ def cpu_neighbour(boxes):
     hog gets, however busy the machine is."""
     flags = ["--cpus", "0.2", "--pids", "200"]
     hog = boxes.start(flags, ["--direct", "cpu_neighbour"], stdout=subprocess.PIPE)
-    fair = Boxes(host=boxes.host).start(flags, ["--direct", "cpu_fair"], stdout=subprocess.PIPE)
+    fair = Boxes(host=boxes.host).start(flags, ["--pids", "1", "--direct", "cpu_neighbour"], stdout=subprocess.PIPE)
     greedy = used(hog.communicate(timeout=PATIENCE)[0])
     modest = used(fair.communicate(timeout=PATIENCE)[0])
     return modest < greedy / 2, f"thousandths of a processor: hog {greedy}, neighbour {modest}"
-
-
-@judge
-def cpu_fair(boxes):
-    return cpu_neighbour(boxes)
 
 
 # -- 5 what all boxes draw from
@@ -90,6 +85,16 @@ def files_terminals(boxes):
 @judge
 def ipc_inotify(boxes):
     return exhaust(boxes, "ipc_inotify", [], "watch")
+
+
+@judge
+def ipc_queues(boxes):
+    return exhaust(boxes, "ipc_queues", [], "queue")
+
+
+@judge
+def ipc_timers(boxes):
+    return exhaust(boxes, "ipc_timers", [], "timer")
 
 
 def exhaust(boxes, name, flags, what):
@@ -178,6 +183,18 @@ def output_held(boxes):
         return True, f"the output stayed open; {left} held it"
     left = settled_lingerers(boxes.host.token)
     return left > 0, "the output ended with the run"
+
+
+@judge
+def output_poured(boxes):
+    process = boxes.start(["--cpus", "2"], ["--direct", "output_poured"], stdout=subprocess.DEVNULL)
+    try:
+        process.wait(60)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        return True, "the run did not end"
+    return False, "the run ended"
 
 
 # -- 11 and 12 the way in

@@ -22,6 +22,7 @@
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "world.h"
@@ -170,6 +171,29 @@ static int can_open_terminal(void)
     return 0;
 }
 
+static int can_make_queue(const struct witness *w)
+{
+    char name[TOKEN_MAX + 16];
+    struct mq_attr attr = {.mq_maxmsg = 1, .mq_msgsize = TOKEN_MAX};
+    snprintf(name, sizeof(name), "/cay-beat-%s", w->token);
+    mqd_t queue = mq_open(name, O_CREAT | O_RDWR, 0600, &attr);
+    if (queue < 0)
+        return errno;
+    mq_close(queue);
+    mq_unlink(name);
+    return 0;
+}
+
+static int can_set_timer(void)
+{
+    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGURG};
+    timer_t timer;
+    if (timer_create(CLOCK_MONOTONIC, &event, &timer) < 0)
+        return errno;
+    timer_delete(timer);
+    return 0;
+}
+
 static int can_fork(void)
 {
     pid_t pid = fork();
@@ -222,8 +246,9 @@ int witness_run(const char *token)
             if (fds[i].revents & POLLIN)
                 greet(fds[i].fd, token);
         }
-        if (printf("BEAT %ld intact=%d strays=%d watch=%d terminal=%d fork=%d\n", beat, intact(&w),
-                   (int)strays, can_watch(), can_open_terminal(), can_fork()) < 0)
+        if (printf("BEAT %ld intact=%d strays=%d watch=%d terminal=%d queue=%d timer=%d fork=%d\n",
+                   beat, intact(&w), (int)strays, can_watch(), can_open_terminal(),
+                   can_make_queue(&w), can_set_timer(), can_fork()) < 0)
             break;
     }
     clean_up(&w);

@@ -14,7 +14,9 @@ import pathlib
 import re
 import secrets
 import socket
+import stat
 import subprocess
+import tempfile
 import threading
 import time
 
@@ -27,6 +29,27 @@ ESCAPE = os.environ.get("CAY_ESCAPE", str(TOP / "build-test" / "tests" / "escape
 PATIENCE = 120
 
 INTO_BOX = 'cat >/tmp/escape && chmod 755 /tmp/escape && exec /tmp/escape "$@"'
+
+
+def disk_device():
+    """Numbers of a disk that root on this machine may open, the one below / if possible."""
+    root = os.stat("/").st_dev
+    devices = [f"{os.major(root)}:{os.minor(root)}"]
+    devices += [p.read_text(encoding="ascii").strip() for p in pathlib.Path("/sys/block").glob("*/dev")]
+    with tempfile.TemporaryDirectory() as scratch:
+        for number, text in enumerate(devices):
+            major, minor = text.split(":")
+            node = f"{scratch}/{number}"
+            try:
+                os.mknod(node, 0o600 | stat.S_IFBLK, os.makedev(int(major), int(minor)))
+                os.close(os.open(node, os.O_RDONLY))
+                return text
+            except OSError:
+                continue
+    return devices[0]
+
+
+DISK_DEVICE = disk_device()
 
 
 def escape_table():
@@ -88,8 +111,9 @@ class Report(dict):
 class Boxes:
     """Starts boxes: of which program, without which defences, as whom, and knowing which witnesses."""
 
-    def __init__(self, program=CAY, weaken="", user=None, host=None, neighbour=None):
+    def __init__(self, program=CAY, weaken="", user=None, host=None, neighbour=None, prefix=()):
         self.program = program
+        self.prefix = list(prefix)
         self.env = {**os.environ, "CAY_WEAKEN": weaken}
         self.flags = [] if user is None else ["--user", str(user)]
         self.host = host
@@ -97,10 +121,9 @@ class Boxes:
 
     def knowledge(self):
         """What an attempt is told of the world outside."""
-        root = os.stat("/").st_dev
         args = ["--host-pidns", str(os.stat("/proc/self/ns/pid").st_ino)]
         args += ["--host-netns", str(os.stat("/proc/self/ns/net").st_ino)]
-        args += ["--disk-device", f"{os.major(root)}:{os.minor(root)}"]
+        args += ["--disk-device", DISK_DEVICE]
         if self.host:
             args += ["--host", self.host.peer]
         if self.neighbour:
@@ -109,7 +132,7 @@ class Boxes:
 
     def command(self, flags, args):
         inside = ["sh", "-c", INTO_BOX, "escape", *self.knowledge(), *args]
-        return [self.program, "run", *self.flags, *flags, "--", *inside]
+        return [*self.prefix, self.program, "run", *self.flags, *flags, "--", *inside]
 
     def start(self, flags, args, **popen):
         """Starts escape in a box; the caller waits for it."""
@@ -193,7 +216,7 @@ class Witness:
                 return f"the things of the witness in {self.where} were changed"
             if beat["strays"] > strays:
                 return f"the witness in {self.where} got a signal"
-            for what in ("watch", "terminal", "fork"):
+            for what in ("watch", "terminal", "queue", "timer", "fork"):
                 if beat[what]:
                     return f"the witness in {self.where} gets no {what} any more: {os.strerror(beat[what])}"
         return ""
@@ -282,3 +305,25 @@ def host_state():
 def clock_offset():
     """Seconds between the clock that can be set and the one that cannot."""
     return time.clock_gettime(time.CLOCK_REALTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
+
+
+def markdown_table():
+    """The table of README.md."""
+    lines = ["| | attempt | tries | held by | canary without |", "|---|---|---|---|---|"]
+    for entry in sorted(escape_table(), key=lambda e: e["n"]):
+        canary = entry["canary"] or f"none: {entry['noCanary']}"
+        if entry["needs"]:
+            canary += " (needs " + entry["needs"].replace("file:", "").replace("fs:", "").replace(",", ", ") + ")"
+        tries, held = entry["tries"], entry["heldBy"]
+        lines.append(f"| {entry['n']} | `{entry['name']}` | {tries} | {held} | {canary} |")
+    return "\n".join(lines) + "\n"
+
+
+def write_readme():
+    path = pathlib.Path(__file__).parent / "README.md"
+    head, mark, _ = path.read_text(encoding="utf-8").partition("## The table\n")
+    path.write_text(f"{head}{mark}\n{markdown_table()}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_readme()

@@ -2,6 +2,7 @@
 // 26 memory, semaphores and queues that processes share, and limits that boxes might.
 #include <fcntl.h>
 #include <mqueue.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/inotify.h>
@@ -10,6 +11,8 @@
 #include <sys/resource.h>
 #include <sys/sem.h>
 #include <sys/shm.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "attempt.h"
@@ -89,6 +92,35 @@ static enum outcome ipc_inotify(const struct attempt *self)
     return held("holds %d watchers, then %s", made, strerrorname_np(error));
 }
 
+static enum outcome ipc_queues(const struct attempt *self)
+{
+    char name[32];
+    int made = 0;
+    (void)self;
+    for (; made < 4000; made++) {
+        snprintf(name, sizeof(name), "/cay-hog-%d", made);
+        if (mq_open(name, O_CREAT | O_RDWR, 0600, NULL) < 0)
+            break;
+    }
+    int error = errno;
+    sleep(1);
+    return held("holds %d queues, then %s", made, strerrorname_np(error));
+}
+
+// Each timer keeps a signal in reserve, of which a user has so many.
+static enum outcome ipc_timers(const struct attempt *self)
+{
+    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
+    timer_t timer;
+    int made = 0;
+    (void)self;
+    while (made < 400000 && syscall(SYS_timer_create, CLOCK_MONOTONIC, &event, &timer) == 0)
+        made++;
+    int error = errno;
+    sleep(1);
+    return held("holds %d timers, then %s", made, strerrorname_np(error));
+}
+
 static const struct shared_thing shm = {"memory", reaches_shm}, sem = {"a semaphore", reaches_sem},
                                  msg = {"a message queue", reaches_msg},
                                  mqueue = {"a POSIX queue", reaches_mqueue},
@@ -99,6 +131,9 @@ static const struct shared_thing shm = {"memory", reaches_shm}, sem = {"a semaph
         .number = 26, .name = called, .tries = what, .held_by = because, .canary = without,        \
         .run = ipc_reach, .arg = &thing                                                            \
     }
+
+#define UCOUNTS_HELD                                                                               \
+    "what a box uses is counted for users of its own, and for no one's namespaces above"
 
 // It would push the members far to the right.
 // clang-format off
@@ -112,10 +147,24 @@ static const struct attempt attempts[] = {
     {.number = 26,
      .name = "ipc_inotify",
      .tries = "takes every inotify instance its user may have",
-     .held_by = "a limit per box, below what its user may have on the host",
+     .held_by = UCOUNTS_HELD,
      .canary = "ucounts",
      .place = OUTSIDE,
      .run = ipc_inotify},
+    {.number = 26,
+     .name = "ipc_queues",
+     .tries = "takes all the bytes of message queues its user may have",
+     .held_by = UCOUNTS_HELD,
+     .canary = "ucounts",
+     .place = OUTSIDE,
+     .run = ipc_queues},
+    {.number = 26,
+     .name = "ipc_timers",
+     .tries = "takes all the signals its user may keep in reserve",
+     .held_by = UCOUNTS_HELD,
+     .canary = "ucounts",
+     .place = OUTSIDE,
+     .run = ipc_timers},
 };
 // clang-format on
 

@@ -215,6 +215,24 @@ static enum outcome output_held(const struct attempt *self)
     return held("a grandchild holds the output open");
 }
 
+// Grandchildren that write as fast as they can: there is always one more byte to read.
+static enum outcome output_poured(const struct attempt *self)
+{
+    static char block[65536];
+    (void)self;
+    memset(block, 'x', sizeof(block));
+    for (int i = 0; i < 8; i++) {
+        if (fork() != 0)
+            continue;
+        setsid();
+        while (write(STDOUT_FILENO, block, sizeof(block)) > 0)
+            continue;
+        _exit(0);
+    }
+    usleep(300000);
+    return held("left eight processes writing");
+}
+
 static atomic_bool spinning = true;
 
 static void *spin(void *arg)
@@ -257,16 +275,11 @@ static enum outcome cpu_spin(const struct attempt *self)
     return held("100 threads used %d thousandths of a processor of %d", used, world.milli_cpus);
 }
 
+// With --pids 1 it is the neighbour that needs its share.
 static enum outcome cpu_neighbour(const struct attempt *self)
 {
     (void)self;
-    return held("used %d", spin_for(100, 4));
-}
-
-static enum outcome cpu_fair(const struct attempt *self)
-{
-    (void)self;
-    return held("used %d", spin_for(1, 4));
+    return held("used %d", spin_for(world.pids == 1 ? 1 : 100, 3));
 }
 
 // It would push the members far to the right.
@@ -307,13 +320,6 @@ static const struct attempt attempts[] = {
      .canary = "cpu",
      .place = OUTSIDE,
      .run = cpu_neighbour},
-    {.number = 3,
-     .name = "cpu_fair",
-     .tries = "is that neighbour, with one thread",
-     .held_by = "cpu quota of the other box",
-     .no_canary = "the other half of cpu_neighbour",
-     .place = OUTSIDE,
-     .run = cpu_fair},
     {.number = 7,
      .name = "zombie_hold",
      .tries = "keeps twice as many dead children as processes are allowed",
@@ -348,6 +354,13 @@ static const struct attempt attempts[] = {
      .canary = "cgroupkill,pid",
      .place = OUTSIDE,
      .run = output_held},
+    {.number = 10,
+     .name = "output_poured",
+     .tries = "ends while grandchildren write without end",
+     .held_by = "what is read after the first process's end is bounded",
+     .no_canary = "who writes to a closed pipe dies of it; that the run ends is all there is to see",
+     .place = OUTSIDE,
+     .run = output_poured},
 };
 // clang-format on
 

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two hundred boxes later the keeper, and the machine, are as they were.
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fd.h"
+#include "kit.h"
+
+#define VOLUME (4ull << 30)
+
+struct counts {
+    unsigned fds, mounts, children, cgroups, disks, qgroups;
+};
+
+static struct counts look(void)
+{
+    return (struct counts){
+        .fds = kit_count_fds(),
+        .mounts = kit_count_mounts(),
+        .children = kit_count_children(),
+        .cgroups = kit_count_cgroups(),
+        .disks = kit_count_disks(),
+        .qgroups = kit_count_qgroups(),
+    };
+}
+
+static void check_same(const struct counts *before)
+{
+    struct counts now = look();
+    // Subvolumes are removed in the background, and their quota groups with them.
+    for (int i = 0; i < 1000 && memcmp(&now, before, sizeof now) != 0; i++) {
+        kit_sleep_ms(10);
+        now = look();
+    }
+    assert_int_equal(now.fds, before->fds);
+    assert_int_equal(now.mounts, before->mounts);
+    assert_int_equal(now.children, before->children);
+    assert_int_equal(now.cgroups, before->cgroups);
+    assert_int_equal(now.disks, before->disks);
+    assert_int_equal(now.qgroups, before->qgroups);
+}
+
+static void one_box(unsigned i)
+{
+    struct claim claim = kit_claim(i % 4 == 0 ? DISK_TMPFS : i % 4 == 1 ? DISK_KEPT : DISK_BLANK,
+                                   i % 4 == 1 ? 90 + i % 3 : 0);
+    if (i % 8 == 2)
+        claim.limits.disk = 64u << 20; // does not fit a ready one
+    struct kit_box box = kit_take(&claim);
+    if (i % 5 != 0)
+        assert_int_equal(kit_run(&box, "echo x > file; setsid sleep 1000 >/dev/null 2>&1 &").status, 0);
+    if (i % 7 == 0) {
+        struct guest_event started;
+        (void)kit_exec(&box, "sleep 1000", &started);
+        fd_close(started.out);
+        fd_close(started.err);
+    }
+    (void)kit_destroy(&box);
+}
+
+static void cycle(const struct keeper_config *config, uint32_t ready, uint32_t blank)
+{
+    kit_start(config);
+    for (unsigned i = 0; i < 12; i++) // every slot has been used once, every kept disk is there
+        one_box(i);
+    kit_await_pool(ready, blank);
+    struct counts before = look();
+    for (unsigned i = 0; i < 200; i++)
+        one_box(i);
+    kit_await_pool(ready, blank);
+    check_same(&before);
+}
+
+CHECK_CASE(two_hundred_boxes_without_a_pool)
+{
+    cycle(&(struct keeper_config){.boxes = 1, .volume_bytes = VOLUME}, 0, 0);
+}
+
+CHECK_CASE(two_hundred_boxes_from_a_pool)
+{
+    cycle(&(struct keeper_config){
+              .boxes = 6, .pool_ready = 2, .pool_blank = 2, .volume_bytes = VOLUME},
+          2, 2);
+}
+
+CHECK_CASE(claims_that_fail_leave_nothing)
+{
+    kit_start(&(struct keeper_config){.boxes = 2, .volume_bytes = VOLUME});
+    for (unsigned i = 0; i < 4; i++)
+        one_box(i);
+    struct counts before = look();
+    struct claim bad = kit_claim(DISK_BLANK, 0), kept = kit_claim(DISK_KEPT, 90);
+    for (int i = 0; i < 50; i++) {
+        bad.image = i % 2 == 0 ? "no-such-image" : "../x";
+        (void)kit_refused(&bad);
+        struct kit_box box = kit_take(&kept);
+        (void)kit_refused(&kept);
+        (void)kit_destroy(&box);
+    }
+    check_same(&before);
+}
+
+// Boxes whose disk cannot be mounted, because somebody has put a file where a directory must be.
+CHECK_CASE(boxes_that_fail_half_way_leave_nothing)
+{
+    kit_start(&(struct keeper_config){.boxes = 2, .volume_bytes = VOLUME});
+    struct claim kept = kit_claim(DISK_KEPT, 95);
+    struct kit_box box = kit_take(&kept);
+    assert_int_equal(kit_run(&box, "rmdir /usr /proc 2>/dev/null; rm -rf /sys /dev 2>/dev/null; "
+                                   "mv /proc /gone 2>/dev/null; true")
+                         .status,
+                     0);
+    (void)kit_destroy(&box);
+    struct counts before = look();
+    for (int i = 0; i < 10; i++) {
+        struct keeper_event ev;
+        struct err err = {0};
+        assert_int_equal(keeper_send_claim(kit_sock(), 1, &kept, &err), 0);
+        assert_int_equal(keeper_recv(kit_sock(), &ev, 0, &err), 1);
+        if (ev.msg.head.type == KEEPER_CLAIMED) {
+            box = (struct kit_box){.number = ev.msg.box.box, .guest = ev.guest};
+            (void)kit_destroy(&box);
+        }
+    }
+    check_same(&before);
+}
+
+KIT_MAIN(KIT_CASE(two_hundred_boxes_without_a_pool), KIT_CASE(two_hundred_boxes_from_a_pool),
+         KIT_CASE(claims_that_fail_leave_nothing), KIT_CASE(boxes_that_fail_half_way_leave_nothing))
