@@ -43,7 +43,8 @@ clean:
 
 build/build.ninja:
 	@scripts/deps build runtime
-	@meson setup build >/dev/null || { cat build/meson-logs/meson-log.txt; exit 1; }
+	@scripts/musl-cross build
+	@meson setup build --cross-file build/musl.ini >/dev/null || { cat build/meson-logs/meson-log.txt; exit 1; }
 
 build-test: | build-test/build.ninja
 	@scripts/deps build runtime test

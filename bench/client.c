@@ -7,7 +7,8 @@
 #include "base/fd.h"
 #include "box/limits.h"
 
-enum { REQUEST_CLAIM = 1, REQUEST_DESTROY, REQUEST_STATUS };
+// Below these the ids are the lines' own.
+enum { REQUEST_CLAIM = 1000, REQUEST_TAKE, REQUEST_DESTROY, REQUEST_STATUS };
 
 #define VOLUME_BYTES (16ull << 30) // sparse
 
@@ -37,15 +38,32 @@ struct exec_spec client_exec(const char *const *argv)
 
 // --- waiting for one answer ---
 
+int client_handle(struct client *c, const struct keeper_event *ev)
+{
+    struct err err = {0};
+    switch (ev->msg.head.type) {
+    case KEEPER_ERROR:
+        (void)keeper_error_take(&ev->msg.error, &err);
+        die("the keeper says: %s", err.msg);
+    case KEEPER_READY:
+        if (c->n_ready == POOL_MAX)
+            die("the keeper has more boxes ready than it was told to");
+        c->ready[c->n_ready++] = (struct box_handle){.number = ev->msg.box.box, .guest = ev->guest};
+        return 1;
+    case KEEPER_OK:
+        return ev->msg.head.id == REQUEST_TAKE;
+    default:
+        return 0;
+    }
+}
+
 void client_recv(struct client *c, struct keeper_event *ev, uint16_t type)
 {
     struct err err = {0};
-    if (keeper_recv(c->keeper.sock, ev, 0, &err) <= 0)
-        die("%s", err.msg);
-    if (ev->msg.head.type == KEEPER_ERROR) {
-        (void)keeper_error_take(&ev->msg.error, &err);
-        die("the keeper says: %s", err.msg);
-    }
+    do {
+        if (keeper_recv(c->keeper.sock, ev, 0, &err) <= 0)
+            die("%s", err.msg);
+    } while (client_handle(c, ev));
     if (ev->msg.head.type != type)
         die("the keeper sent message %d where %d was due", ev->msg.head.type, type);
 }
@@ -86,6 +104,8 @@ void client_start(struct client *c, const struct bench *b, uint32_t boxes, uint3
                    .pool_blank = pool_blank,
                    .volume_bytes = VOLUME_BYTES},
     };
+    if (pool_ready > POOL_MAX)
+        die("a pool of %u is too large for this", pool_ready);
     watchdog("the start of a keeper");
     if (keeper_start(&c->config, &c->keeper, &err) < 0)
         die("%s", err.msg);
@@ -95,6 +115,8 @@ void client_start(struct client *c, const struct bench *b, uint32_t boxes, uint3
 void client_stop(struct client *c)
 {
     watchdog("the end of a keeper");
+    for (; c->n_ready > 0; c->n_ready--)
+        fd_close(c->ready[c->n_ready - 1].guest);
     keeper_stop(&c->keeper);
 }
 
@@ -104,7 +126,7 @@ void client_settle(struct client *c, uint32_t live)
     for (;;) {
         struct keeper_state s = ask_status(c);
         if (s.live == live && s.busy == 0 && s.ready == c->config.pool_ready &&
-            s.blank == c->config.pool_blank)
+            c->n_ready == s.ready && s.blank == c->config.pool_blank)
             return;
         sleep_ms(1);
     }
@@ -112,10 +134,24 @@ void client_settle(struct client *c, uint32_t live)
 
 // --- a box ---
 
+int box_take(struct client *c, struct box_handle *ret)
+{
+    struct err err = {0};
+    struct box_limits limits = limits_default();
+    if (c->n_ready == 0)
+        return 0;
+    *ret = c->ready[--c->n_ready];
+    if (keeper_send_take(c->keeper.sock, REQUEST_TAKE, ret->number, &limits, &err) < 0)
+        die("%s", err.msg);
+    return 1;
+}
+
 void box_claim(struct client *c, struct box_handle *ret)
 {
     struct keeper_event ev;
     struct err err = {0};
+    if (box_take(c, ret))
+        return;
     struct claim claim = client_claim();
     if (keeper_send_claim(c->keeper.sock, REQUEST_CLAIM, &claim, &err) < 0)
         die("%s", err.msg);
@@ -154,17 +190,22 @@ void box_finish(const struct box_handle *box, struct streams *streams)
         die("the program in the box ended with status 0x%x", (unsigned)ev.msg.exited.status);
 }
 
-void box_destroy(struct client *c, struct box_handle *box)
+void box_ended(struct client *c, struct box_handle *box)
 {
     struct keeper_event ev;
-    struct err err = {0};
-    fd_close(box->guest);
-    box->guest = -1;
-    if (keeper_send_destroy(c->keeper.sock, REQUEST_DESTROY, box->number, &err) < 0)
-        die("%s", err.msg);
     client_recv(c, &ev, KEEPER_ENDED);
     if (ev.msg.ended.box != box->number)
         die("another box ended");
+    fd_close(box->guest);
+    box->guest = -1;
+}
+
+void box_destroy(struct client *c, struct box_handle *box)
+{
+    struct err err = {0};
+    if (keeper_send_destroy(c->keeper.sock, REQUEST_DESTROY, box->number, &err) < 0)
+        die("%s", err.msg);
+    box_ended(c, box);
 }
 
 void box_gone(struct client *c, const struct box_handle *box)

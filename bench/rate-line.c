@@ -21,10 +21,10 @@ enum {
 };
 
 enum flight_state {
-    FLIGHT_CLAIM,   // waits for KEEPER_CLAIMED
-    FLIGHT_START,   // waits for GUEST_STARTED
-    FLIGHT_RUN,     // waits for GUEST_EXITED
-    FLIGHT_DESTROY, // waits for KEEPER_GONE
+    FLIGHT_CLAIM, // waits for KEEPER_CLAIMED
+    FLIGHT_START, // waits for GUEST_STARTED
+    FLIGHT_RUN,   // waits for GUEST_EXITED
+    FLIGHT_END,   // waits for KEEPER_GONE
     FLIGHT_NONE,
 };
 
@@ -43,15 +43,28 @@ struct rate {
     unsigned gone; // that were claimed after from_ns
 };
 
+static void exec_true(struct flight *f)
+{
+    struct err err = {0};
+    struct exec_spec spec = client_exec(true_argv);
+    spec.flags = GUEST_EXEC_LAST;
+    if (guest_send_exec(f->box.guest, 1, &spec, &err) < 0)
+        die("%s", err.msg);
+    f->state = FLIGHT_START;
+}
+
 static void claim(struct rate *r, struct flight *f)
 {
     struct err err = {0};
     struct claim c = client_claim();
-    if (clock_ns() >= r->until_ns) {
-        f->state = FLIGHT_NONE;
+    *f = (struct flight){.state = FLIGHT_NONE, .claimed_ns = clock_ns()};
+    if (f->claimed_ns >= r->until_ns)
+        return;
+    if (box_take(&r->client, &f->box)) {
+        exec_true(f);
         return;
     }
-    *f = (struct flight){.state = FLIGHT_CLAIM, .claimed_ns = clock_ns()};
+    f->state = FLIGHT_CLAIM;
     if (keeper_send_claim(r->client.keeper.sock, (uint32_t)(f - r->flights) + 1, &c, &err) < 0)
         die("%s", err.msg);
 }
@@ -65,41 +78,31 @@ static struct flight *by_number(struct rate *r, uint64_t number)
     die("a box that nobody knows is gone");
 }
 
-static void exec_true(struct flight *f)
-{
-    struct err err = {0};
-    struct exec_spec spec = client_exec(true_argv);
-    if (guest_send_exec(f->box.guest, 1, &spec, &err) < 0)
-        die("%s", err.msg);
-    f->state = FLIGHT_START;
-}
-
 static void keeper_event(struct rate *r)
 {
     struct keeper_event ev;
     struct err err = {0};
     int got = keeper_recv(r->client.keeper.sock, &ev, MSG_DONTWAIT, &err);
-    if (got == 0)
+    if (got < 0)
+        die("%s", err.msg);
+    if (got == 0 || client_handle(&r->client, &ev))
         return;
-    if (got < 0 || ev.msg.head.type == KEEPER_ERROR)
-        die("%s", got < 0 ? err.msg : ev.msg.error.msg);
     if (ev.msg.head.type == KEEPER_CLAIMED) {
         struct flight *f = &r->flights[ev.msg.head.id - 1];
         f->box = (struct box_handle){.number = ev.msg.box.box, .guest = ev.guest};
         exec_true(f);
     } else if (ev.msg.head.type == KEEPER_GONE) {
         struct flight *f = by_number(r, ev.msg.box.box);
-        if (f->state != FLIGHT_DESTROY)
+        if (f->state != FLIGHT_END)
             die("a box went by itself");
         r->gone += f->claimed_ns >= r->from_ns && clock_ns() < r->until_ns;
         claim(r, f);
     }
 }
 
-static void guest_event(struct rate *r, struct flight *f)
+static void guest_event(struct flight *f)
 {
     struct guest_event ev;
-    struct err err = {0};
     if (f->state == FLIGHT_START) {
         guest_wait(f->box.guest, &ev, GUEST_STARTED);
         f->streams = (struct streams){.out = ev.out, .err = ev.err};
@@ -110,10 +113,7 @@ static void guest_event(struct rate *r, struct flight *f)
     box_finish(&f->box, &f->streams);
     fd_close(f->box.guest);
     f->box.guest = -1;
-    f->state = FLIGHT_DESTROY;
-    if (keeper_send_destroy(r->client.keeper.sock, (uint32_t)(f - r->flights) + 1, f->box.number,
-                            &err) < 0)
-        die("%s", err.msg);
+    f->state = FLIGHT_END;
 }
 
 static unsigned busy(const struct rate *r)
@@ -137,7 +137,7 @@ static void turn(struct rate *r)
         die("poll: %m");
     for (unsigned i = 0; i < r->n; i++) {
         if (fds[1 + i].revents != 0)
-            guest_event(r, &r->flights[i]);
+            guest_event(&r->flights[i]);
     }
     if (fds[0].revents != 0)
         keeper_event(r);

@@ -115,7 +115,7 @@ static void drop_to(uint64_t keep)
         tool_die("no new privileges", errno);
 }
 
-static void set_limit(__rlimit_resource_t which, uint64_t value)
+static void set_limit(int which, uint64_t value)
 {
     struct rlimit limit = {.rlim_cur = value, .rlim_max = value};
     if (setrlimit(which, &limit) < 0)

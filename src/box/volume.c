@@ -14,8 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <btrfsutil.h>
 #include <linux/btrfs.h>
+#include <linux/btrfs_tree.h>
 #include <linux/loop.h>
 
 #include "base/fd.h"
@@ -174,12 +174,19 @@ static int open_dir(int root, const char *name, struct err *err)
 
 // --- disks ---
 
+// Makes or removes the subvolume `name` of a directory.
+static int name_ioctl(int dir, unsigned long what, const char *name)
+{
+    struct btrfs_ioctl_vol_args args = {0};
+    (void)snprintf(args.name, sizeof args.name, "%s", name);
+    return ioctl(dir, (int)what, &args); // musl takes an int, and the kernel 32 bits
+}
+
 static int drop(int dir, uint64_t number, struct err *err)
 {
     char name[24];
     (void)snprintf(name, sizeof name, "%" PRIu64, number);
-    enum btrfs_util_error e = btrfs_util_delete_subvolume_fd(dir, name, 0);
-    if (e != BTRFS_UTIL_OK && errno != ENOENT)
+    if (name_ioctl(dir, BTRFS_IOC_SNAP_DESTROY, name) < 0 && errno != ENOENT)
         return err_sys(err, errno, "remove disk %s", name);
     return 0;
 }
@@ -220,7 +227,7 @@ int volume_make_blank(struct volume *v, uint64_t number, uint64_t bytes, struct 
 {
     char name[24];
     (void)snprintf(name, sizeof name, "%" PRIu64, number);
-    if (btrfs_util_create_subvolume_fd(v->blank, name, 0, NULL, NULL) != BTRFS_UTIL_OK)
+    if (name_ioctl(v->blank, BTRFS_IOC_SUBVOL_CREATE, name) < 0)
         return err_sys(err, errno, "make disk %s", name);
     return open_limited(v->blank, name, bytes, err);
 }
@@ -230,7 +237,7 @@ int volume_open_kept(struct volume *v, uint64_t number, uint64_t bytes, struct e
     char name[24];
     (void)snprintf(name, sizeof name, "%" PRIu64, number);
     if (faccessat(v->kept, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0 &&
-        btrfs_util_create_subvolume_fd(v->kept, name, 0, NULL, NULL) != BTRFS_UTIL_OK)
+        name_ioctl(v->kept, BTRFS_IOC_SUBVOL_CREATE, name) < 0)
         return err_sys(err, errno, "make disk %s", name);
     return open_limited(v->kept, name, bytes, err);
 }
@@ -247,8 +254,8 @@ int volume_drop_kept(struct volume *v, uint64_t number, struct err *err)
 
 int volume_gauges(struct volume *v, int disk_fd, int ret_fds[2])
 {
-    uint64_t id;
-    if (btrfs_util_subvolume_id_fd(disk_fd, &id) != BTRFS_UTIL_OK)
+    struct btrfs_ioctl_ino_lookup_args lookup = {.objectid = BTRFS_FIRST_FREE_OBJECTID};
+    if (ioctl(disk_fd, BTRFS_IOC_INO_LOOKUP, &lookup) < 0)
         return -1;
     char path[128], *p = path, *end = path + sizeof path;
     p += snprintf(p, (size_t)(end - p), "/sys/fs/btrfs/");
@@ -256,7 +263,8 @@ int volume_gauges(struct volume *v, int disk_fd, int ret_fds[2])
         const char *dash = i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "";
         p += snprintf(p, (size_t)(end - p), "%s%02x", dash, v->fsid[i]);
     }
-    (void)snprintf(p, (size_t)(end - p), "/qgroups/0_%" PRIu64, id);
+    (void)snprintf(p, (size_t)(end - p), "/qgroups/0_%llu",
+                   (unsigned long long)lookup.treeid);
     auto_fd dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0)
         return -1;

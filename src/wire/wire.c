@@ -30,11 +30,11 @@ int wire_send(int sock, const void *msg, size_t len, const void *tail, size_t ta
     if (n_fds > 0) {
         memset(&control, 0, sizeof control);
         hdr.msg_control = control.space;
-        hdr.msg_controllen = CMSG_SPACE(sizeof(int) * n_fds);
+        hdr.msg_controllen = (socklen_t)CMSG_SPACE(sizeof(int) * n_fds);
         struct cmsghdr *c = CMSG_FIRSTHDR(&hdr);
         c->cmsg_level = SOL_SOCKET;
         c->cmsg_type = SCM_RIGHTS;
-        c->cmsg_len = CMSG_LEN(sizeof(int) * n_fds);
+        c->cmsg_len = (socklen_t)CMSG_LEN(sizeof(int) * n_fds);
         memcpy(CMSG_DATA(c), fds, sizeof(int) * n_fds);
     }
     ssize_t n;

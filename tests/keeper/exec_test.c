@@ -87,6 +87,9 @@ CHECK_CASE(what_cannot_start_says_why)
     spec.gid = 70000;
     f = refused(&box, 1, &spec);
     assert_int_equal(f.step, STEP_SETUP);
+    spec.gid = UINT32_MAX;
+    f = refused(&box, 1, &spec);
+    assert_int_equal(f.step, STEP_SETUP);
     // None of them is left, and none took anything with it.
     assert_string_equal(kit_run(&box, "ls /proc | grep -c '^[0-9]'; ls /proc/self/fd | wc -l").out,
                         "4\n4\n");
@@ -157,7 +160,7 @@ CHECK_CASE(arguments_of_every_size)
         struct guest_event ev;
         struct err err = {0};
         char got[64] = "", want[64];
-        assert_int_equal(guest_send_exec(box.guest, 9, &spec, &err), 0);
+        assert_int_equal(guest_send_exec(box.guest, 9 + i, &spec, &err), 0);
         kit_expect_guest(&box, GUEST_STARTED, &ev);
         assert_true(fd_read_all(ev.out, got, sizeof got - 1) > 0);
         (void)snprintf(want, sizeof want, "%zu end", sizes[i]);
@@ -309,17 +312,27 @@ CHECK_CASE(several_at_once)
     struct guest_event started[N];
     int status[N];
     char script[64];
+    struct err err = {0};
     for (unsigned i = 0; i < N; i++) {
         (void)snprintf(script, sizeof script, "echo this is %u; sleep 0.%u; exit %u", i, i % 10, i);
-        assert_int_equal(kit_exec(&box, script, &started[i]), i + 1);
+        struct exec_spec spec = plain_spec((const char *const[]){"sh", "-c", script, NULL});
+        assert_int_equal(guest_send_exec(box.guest, i + 1, &spec, &err), 0);
+        started[i].out = -1;
         status[i] = -1;
     }
-    for (unsigned i = 0; i < N; i++) {
+    for (unsigned n = 0; n < 2 * N; n++) { // the short ones end before the last has started
         struct guest_event ev;
-        kit_expect_guest(&box, GUEST_EXITED, &ev);
+        assert_int_equal(guest_recv(box.guest, &ev, 0, &err), 1);
         uint32_t at = ev.msg.head.id - 1;
         assert_true(at < N && status[at] == -1);
-        status[at] = ev.msg.exited.status;
+        if (ev.msg.head.type == GUEST_STARTED) {
+            assert_int_equal(started[at].out, -1);
+            started[at] = ev;
+        } else {
+            assert_int_equal(ev.msg.head.type, GUEST_EXITED);
+            assert_true(started[at].out >= 0);
+            status[at] = ev.msg.exited.status;
+        }
     }
     for (unsigned i = 0; i < N; i++) {
         char got[64] = "", want[64];

@@ -267,6 +267,14 @@ def test_a_user_namespace_is_not_the_machine():
     assert checks["user namespaces"]["state"] == "missing"
 
 
+def test_an_old_kernel_is_told_and_gets_its_own_way_to_mount(data):
+    checks = run_json("--data", data, before=["setarch", "--uname-2.6"])
+    assert checks["kernel"]["state"] == "missing"
+    assert "6.15" in checks["kernel"]["advice"]
+    for name in ("overlayfs", "volatile overlay", "box"):
+        assert checks[name]["state"] in ("ok", "note"), checks[name]
+
+
 def test_programs_that_are_not_installed(data):
     checks = run_json("--data", data, env={"PATH": "/nonexistent"})
     assert checks["mmdebstrap"]["state"] == "missing"

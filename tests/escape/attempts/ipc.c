@@ -97,10 +97,21 @@ static enum outcome ipc_queues(const struct attempt *self)
     char name[32];
     int made = 0;
     (void)self;
-    for (; made < 4000; made++) {
-        snprintf(name, sizeof(name), "/cay-hog-%d", made);
-        if (mq_open(name, O_CREAT | O_RDWR, 0600, NULL) < 0)
-            break;
+    // Large ones first, then smaller ones into what is left.
+    static const struct mq_attr sizes[] = {
+        {.mq_maxmsg = 10, .mq_msgsize = 8192},
+        {.mq_maxmsg = 10, .mq_msgsize = 512 },
+        {.mq_maxmsg = 1,  .mq_msgsize = 512 },
+        {.mq_maxmsg = 1,  .mq_msgsize = 1   },
+    };
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        mqd_t queue = 0;
+        while (queue >= 0 && made < 4000) {
+            struct mq_attr attr = sizes[i];
+            snprintf(name, sizeof(name), "/cay-hog-%d", made);
+            queue = mq_open(name, O_CREAT | O_RDWR, 0600, &attr);
+            made += queue >= 0;
+        }
     }
     int error = errno;
     sleep(1);

@@ -63,8 +63,10 @@ static int walked;
 static int try_entry(const char *path, const struct stat *st, int flag, struct FTW *ftw)
 {
     bool is_pid = ftw->level == 1 && path[ftw->base] >= '0' && path[ftw->base] <= '9';
+    // Pressure is an attempt of its own: its files belong to everybody.
     if (flag == FTW_D &&
-        (is_pid || strcmp(path, "/proc/self") == 0 || strcmp(path, "/proc/thread-self") == 0))
+        (is_pid || strcmp(path, "/proc/pressure") == 0 || strcmp(path, "/proc/self") == 0 ||
+         strcmp(path, "/proc/thread-self") == 0))
         return FTW_SKIP_SUBTREE;
     // This one opens for everybody and asks for a capability when it is written.
     if (flag != FTW_F || !S_ISREG(st->st_mode) || strcmp(path + ftw->base, "ns_last_pid") == 0)
@@ -143,6 +145,8 @@ static const struct attempt attempts[] = {
                SYS_HELD, "masks,caps,userns", NULL),
     PROC_WRITE("proc_irq", "opens the affinity of interrupts", "/proc/irq/default_smp_affinity",
                MASK_HELD, "masks,caps,userns", "file:/proc/irq/default_smp_affinity"),
+    PROC_WRITE("proc_pressure", "has the kernel tell it of the whole machine's load",
+               "/proc/pressure/cpu", MASK_HELD, "masks", "file:/proc/pressure/cpu"),
     PROC_READ("proc_kcore", "reads the kernel's memory", "/proc/kcore", "masks,caps,userns",
               "file:/proc/kcore"),
     PROC_READ("proc_kallsyms", "reads the kernel's symbols", "/proc/kallsyms", "masks",
