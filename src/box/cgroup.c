@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "box/cgroup.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -462,4 +463,31 @@ int cgroups_remove(struct cgroups *c, uint32_t slot)
             r = q;
     }
     return r;
+}
+
+static unsigned list_dir(int parent, uint32_t *ret_slots, unsigned max)
+{
+    unsigned n = 0;
+    int fd = openat(parent, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    if (dir == NULL) {
+        fd_close(fd);
+        return 0;
+    }
+    for (struct dirent *e; n < max && (e = readdir(dir)) != NULL;) {
+        char *end;
+        unsigned long slot = strtoul(e->d_name, &end, 10);
+        if (e->d_type == DT_DIR && end != e->d_name && *end == '\0' && slot <= UINT32_MAX)
+            ret_slots[n++] = (uint32_t)slot;
+    }
+    (void)closedir(dir);
+    return n;
+}
+
+unsigned cgroups_list(struct cgroups *c, uint32_t *ret_slots, unsigned max)
+{
+    unsigned n = list_dir(c->unified, ret_slots, max);
+    for (int i = 0; !c->v2 && i < CGROUP_CONTROL_MAX; i++)
+        n += list_dir(c->control[i], ret_slots + n, max - n);
+    return n;
 }

@@ -59,5 +59,7 @@ int cgroups_gauges(struct cgroups *cgroups, uint32_t slot, struct cgroup_gauges 
                    struct err *err);
 void cgroups_stats(struct cgroups *cgroups, uint32_t slot, struct cgroup_stats *ret);
 void cgroups_kill(struct cgroups *cgroups, uint32_t slot);
+// Which slots have directories, at most `max` of them, some perhaps more than once. How many.
+unsigned cgroups_list(struct cgroups *cgroups, uint32_t *ret_slots, unsigned max);
 // 0, or -errno: -EBUSY while a process is still in one of them.
 int cgroups_remove(struct cgroups *cgroups, uint32_t slot);

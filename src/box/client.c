@@ -91,9 +91,10 @@ static int receive(int sock, void *msg, size_t size, struct wire_fds *fds, int f
                    const char *whom, struct err *err)
 {
     ssize_t n;
+    int resets = 0; // a peer that left something unread gives this once, before its last words
     do
         n = wire_recv(sock, msg, size, fds, flags);
-    while (n == -EINTR);
+    while (n == -EINTR || (n == -ECONNRESET && resets++ == 0));
     if (n == -EAGAIN)
         return 0;
     if (n == 0 || n == -ECONNRESET)

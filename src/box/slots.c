@@ -49,3 +49,20 @@ void slots_done(struct slots *slots)
     fd_close(slots->lock_fd);
     slots->lock_fd = -1;
 }
+
+static int set_lock(const struct slots *slots, uint32_t slot, short type)
+{
+    struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = slot, .l_len = 1};
+    return fcntl(slots->lock_fd, F_OFD_SETLK, &lock);
+}
+
+int slots_hold(const struct slots *slots, uint32_t slot)
+{
+    int ours = slot >= slots->first && slot < slots->first + slots->n;
+    return !ours && slot < SLOTS_TOTAL && set_lock(slots, slot, F_WRLCK) == 0;
+}
+
+void slots_release(const struct slots *slots, uint32_t slot)
+{
+    (void)set_lock(slots, slot, F_UNLCK);
+}

@@ -23,3 +23,6 @@ struct slots {
 // Takes `n` slots in a row. ERR_EXHAUSTED when the machine has no such run left.
 int slots_take(uint32_t n, struct slots *ret, struct err *err);
 void slots_done(struct slots *slots);
+// Takes one more slot for a moment, of which a dead keeper may have left something. 0 if somebody has it.
+int slots_hold(const struct slots *slots, uint32_t slot);
+void slots_release(const struct slots *slots, uint32_t slot);

@@ -11,7 +11,6 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <linux/btrfs.h>
@@ -21,6 +20,7 @@
 #include "base/fd.h"
 #include "base/weaken.h"
 #include "box/disk.h"
+#include "box/tool.h"
 
 #ifndef BTRFS_QUOTA_CTL_ENABLE_SIMPLE_QUOTA
 #    define BTRFS_QUOTA_CTL_ENABLE_SIMPLE_QUOTA 4 // Linux 6.7
@@ -52,26 +52,18 @@ static int check_host_space(int data_fd, struct err *err)
 
 static int run_mkfs(const char *path, struct err *err)
 {
-    pid_t pid = fork();
-    if (pid < 0)
-        return err_sys(err, errno, "fork");
-    if (pid == 0) {
-        char *const env[] = {(char[]){"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}, NULL};
-        char *const argv[] = {(char[]){"mkfs.btrfs"}, (char[]){"-q"}, (char[]){"-f"},
-                              (char[]){"-K"}, (char *)(uintptr_t)path, NULL};
-        (void)execvpe(argv[0], argv, env);
-        _exit(127);
-    }
-    int status;
-    while (waitpid(pid, &status, 0) < 0) {
-        if (errno != EINTR)
-            return err_sys(err, errno, "wait for mkfs.btrfs");
-    }
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
+    static const char *const envp[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", NULL};
+    const char *const argv[] = {"mkfs.btrfs", "-q", "-f", "-K", path, NULL};
+    struct tool tool = {
+        .argv = argv, .envp = envp, .fds = {-1, -1, -1}
+    };
+    int pidfd = tool_start(&tool, err);
+    if (pidfd < 0)
+        return -1;
+    int code = tool_wait(pidfd);
+    if (code == TOOL_BROKEN)
         return err_set(err, ERR_UNSUPPORTED, "mkfs.btrfs is missing: install btrfs-progs");
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        return err_set(err, ERR_INTERNAL, "mkfs.btrfs failed with status 0x%x", (unsigned)status);
-    return 0;
+    return code == 0 ? 0 : err_set(err, ERR_INTERNAL, "mkfs.btrfs failed with code %d", code);
 }
 
 // Made under another name first, so that a crash never leaves half a volume.

@@ -66,6 +66,7 @@ struct keeper {
     uint64_t next_number;
     int64_t last_request_ns;
     int closing; // the client is gone
+    int swept;   // of what killed keepers left
     struct keeper_image images[KEEPER_IMAGES_MAX];
     struct box *boxes; // slots.n of them, by slot; 0 is Z's
 };

@@ -46,9 +46,26 @@ static int wants(const struct keeper *k, const struct counts *c)
     return c->ready < k->config.pool_ready || c->blank < k->config.pool_blank;
 }
 
+// Removes the cgroups that killed keepers have left. Their boxes died with them, and their slots are free;
+// each is held meanwhile, so that nobody starts a box in it.
+static void sweep(struct keeper *k)
+{
+    uint32_t found[1024];
+    unsigned n = cgroups_list(k->cgroups, found, sizeof found / sizeof *found);
+    for (unsigned i = 0; i < n; i++) {
+        if (!slots_hold(&k->slots, found[i]))
+            continue;
+        cgroups_kill(k->cgroups, found[i]);
+        (void)cgroups_remove(k->cgroups, found[i]);
+        slots_release(&k->slots, found[i]);
+    }
+}
+
 int pool_wait(const struct keeper *k)
 {
     struct counts c = count(k);
+    if (!k->swept && k->next_number > 0)
+        return 0; // the first box is on its way: a good moment, and nobody waits
     if (k->closing || !wants(k, &c) || c.making >= 2)
         return -1;
     if (c.ready < k->config.pool_ready / 2)
@@ -59,6 +76,11 @@ int pool_wait(const struct keeper *k)
 
 void pool_work(struct keeper *k)
 {
+    if (!k->swept && k->next_number > 0) {
+        k->swept = 1;
+        sweep(k);
+        return;
+    }
     struct counts c = count(k);
     struct box *box = build_find_slot(k);
     struct err err = {0};
