@@ -2,7 +2,7 @@
 // What the lines of the benchmark share. box-bench is one small static process without threads: it
 // forks what it compares with and is a client of the keeper like any other. A line prints its
 // results as records, words separated by tabs, which bench/run reads:
-//   time   LINE SERIES ROUNDS MEDIAN P90 P99     nanoseconds
+//   time   LINE SERIES ROUNDS P10 MEDIAN P90 P99     nanoseconds
 //   value  LINE NAME NUMBER
 // Whatever goes wrong ends the process with a message; the keeper then cleans up by itself.
 #pragma once

@@ -33,9 +33,9 @@ static int64_t percentile(const struct series *s, unsigned percent)
 void series_done(struct series *s, const char *line)
 {
     qsort(s->ns, s->n, sizeof *s->ns, compare);
-    (void)printf("time\t%s\t%s\t%u\t%lld\t%lld\t%lld\n", line, s->name, s->n,
-                 (long long)percentile(s, 50), (long long)percentile(s, 90),
-                 (long long)percentile(s, 99));
+    (void)printf("time\t%s\t%s\t%u\t%lld\t%lld\t%lld\t%lld\n", line, s->name, s->n,
+                 (long long)percentile(s, 10), (long long)percentile(s, 50),
+                 (long long)percentile(s, 90), (long long)percentile(s, 99));
     (void)fflush(stdout);
     free(s->ns);
     *s = (struct series){0};

@@ -123,11 +123,17 @@ static void dispatch(struct keeper *k, uint64_t data)
     }
 }
 
+static int has_work(const struct keeper *k)
+{
+    int only_box_was = k->config.once && k->next_number > 0;
+    return (!k->closing && !only_box_was) || end_pending(k) > 0;
+}
+
 static void loop(struct keeper *k)
 {
     // One event at a time: handling one may close the descriptor that the next would be about.
     struct epoll_event ev;
-    while (!k->closing || end_pending(k) > 0) {
+    while (has_work(k)) {
         int n = epoll_wait(k->epoll, &ev, 1, pool_wait(k));
         if (n > 0)
             dispatch(k, ev.data.u64);

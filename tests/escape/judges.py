@@ -24,20 +24,48 @@ def judge(function):
     return function
 
 
+def cgroups_of(pid):
+    """Directories of the box's cgroups that a process of it is in, the deepest first."""
+    found = set()
+    for mount in pathlib.Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
+        before, _, after = mount.partition(" - ")
+        kind, _, options = after.split()[:3]
+        if kind not in ("cgroup", "cgroup2"):
+            continue
+        for line in pathlib.Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8").splitlines():
+            _, controllers, path = line.split(":", 2)
+            if "/cay/" in path and (controllers in options.split(",") or (kind == "cgroup2" and not controllers)):
+                top = pathlib.Path(before.split()[4] + path)
+                found.update(p for p in (top, *top.parents) if p.parent.name == "cay" or "/cay/" in str(p.parent))
+    return sorted(found, key=lambda p: -len(p.parts))
+
+
 def end_lingerers(token):
-    """Kills what an attempt left on the host, by id; how many there were."""
+    """Kills what an attempt left on the host, by id, and removes its cgroups; how many there were."""
     left = lingering(token)
+    directories = []
     for pid in left:
         try:
+            directories += cgroups_of(pid)
             os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
+        except (ProcessLookupError, FileNotFoundError):
+            pass
+    for _ in range(50):
+        if not lingering(token):
+            break
+        time.sleep(0.1)
+    for directory in sorted(set(directories), key=lambda p: -len(p.parts)):
+        try:
+            directory.rmdir()
+        except OSError:
             pass
     return len(left)
 
 
 def settled_lingerers(token):
-    """Those that are still there after the kernel had time to take them away."""
-    for _ in range(50):
+    """Those still there a moment after the run. A box that ended is one whose last process was reaped, so
+    there should be nothing to wait for."""
+    for _ in range(3):
         if not lingering(token):
             return 0
         time.sleep(0.1)

@@ -6,6 +6,7 @@ can); the others have a judge in judges.py. A canary makes an attempt again in a
 it are taken away (cay-weak): there it has to succeed, else it proves nothing.
 """
 
+import os
 import pathlib
 import time
 
@@ -27,6 +28,8 @@ from world import (
     witness_on_host,
 )
 
+if os.geteuid() != 0:
+    pytest.skip("boxes need root", allow_module_level=True)
 if not all(pathlib.Path(p).exists() for p in (CAY, CAY_WEAK, ESCAPE)):
     pytest.fail(f"build first: {CAY}, {CAY_WEAK} and {ESCAPE} are needed", pytrace=False)
 

@@ -31,6 +31,7 @@ enum {
     BEAT_MS = 100,
     SPEC_USER_KEYRING = -4,
     CTL_REVOKE = 3,
+    CTL_UNLINK = 9,
 };
 
 struct witness {
@@ -216,8 +217,10 @@ static void clean_up(struct witness *w)
     mq_unlink(w->mq_name);
     unlink(peer_path("/dev/shm", w->token));
     unlink(peer_path("/tmp", w->token));
-    if (w->key > 0)
+    if (w->key > 0) {
         syscall(SYS_keyctl, CTL_REVOKE, w->key, 0, 0, 0);
+        syscall(SYS_keyctl, CTL_UNLINK, w->key, SPEC_USER_KEYRING, 0, 0);
+    }
 }
 
 int witness_run(const char *token)

@@ -11,9 +11,8 @@
 
 #define VOLUME (4ull << 30)
 
-static void use_and_destroy(const struct claim *claim)
+static void use_and_destroy_box(struct kit_box box)
 {
-    struct kit_box box = kit_take(claim);
     struct kit_ended e = kit_run(&box, "echo $$ > file; cat file; hostname; exit 7");
     assert_true(WIFEXITED(e.status));
     assert_int_equal(WEXITSTATUS(e.status), 7);
@@ -24,6 +23,11 @@ static void use_and_destroy(const struct claim *claim)
     assert_true(ended.cpu_usec > 0);
     assert_true(ended.memory_peak > 0);
     assert_int_equal(ended.oom_kills, 0);
+}
+
+static void use_and_destroy(const struct claim *claim)
+{
+    use_and_destroy_box(kit_take(claim));
 }
 
 CHECK_CASE(empty_pool_every_kind_of_disk)
@@ -57,14 +61,14 @@ CHECK_CASE(full_pool_gives_ready_boxes)
 {
     kit_start(&(struct keeper_config){.boxes = 8, .pool_ready = 3, .volume_bytes = VOLUME});
     kit_await_pool(3, 0);
-    struct claim claim = kit_claim(DISK_BLANK, 0);
-    struct kit_box box = kit_take(&claim);
+    struct box_limits limits = limits_default();
+    struct kit_box box = kit_take_ready(&limits);
     assert_int_equal(kit_state().live, 1);
     assert_string_equal(kit_run(&box, "echo it works").out, "it works\n");
     kit_await_pool(3, 0); // filled up again
     (void)kit_destroy(&box);
     for (int i = 0; i < 10; i++) // faster than it is filled
-        use_and_destroy(&claim);
+        use_and_destroy_box(kit_take_ready(&limits));
     kit_await_pool(3, 0);
 }
 
@@ -72,9 +76,56 @@ CHECK_CASE(full_pool_of_ready_boxes_in_memory)
 {
     kit_start(&(struct keeper_config){.boxes = 8, .pool_ready = 2});
     kit_await_pool(2, 0);
-    struct claim claim = kit_claim(DISK_TMPFS, 0);
-    use_and_destroy(&claim);
+    struct box_limits limits = limits_default();
+    use_and_destroy_box(kit_take_ready(&limits));
     kit_await_pool(2, 0);
+}
+
+// The client may begin before the keeper has answered; with the limits that it asked for once it has.
+CHECK_CASE(ready_box_is_used_before_it_is_taken)
+{
+    kit_start(&(struct keeper_config){.boxes = 4, .pool_ready = 1, .volume_bytes = VOLUME});
+    struct keeper_event ev;
+    struct err err = {0};
+    assert_int_equal(keeper_recv(kit_sock(), &ev, 0, &err), 1);
+    assert_int_equal(ev.msg.head.type, KEEPER_READY);
+    struct kit_box box = {.number = ev.msg.box.box, .guest = ev.guest};
+    assert_string_equal(kit_run(&box, "echo early").out, "early\n");
+    struct box_limits limits = limits_default();
+    assert_int_equal(keeper_send_take(kit_sock(), 5, box.number, &limits, &err), 0);
+    kit_expect(KEEPER_OK, &ev);
+    assert_string_equal(kit_run(&box, "echo late").out, "late\n");
+    (void)kit_destroy(&box);
+}
+
+CHECK_CASE(only_ready_boxes_are_taken)
+{
+    kit_start(&(struct keeper_config){.boxes = 4, .pool_ready = 1, .pool_blank = 1});
+    kit_await_pool(1, 1);
+    struct box_limits limits = limits_default(), bad = limits, larger = limits;
+    struct kit_box box = kit_take_ready(&limits);
+    struct keeper_event ev;
+    struct err err = {0};
+    const uint64_t wrong[] = {box.number, 0, 77, UINT64_MAX}; // the first has been taken
+    for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_int_equal(keeper_send_take(kit_sock(), 6, wrong[i], &limits, &err), 0);
+        kit_expect(KEEPER_ERROR, &ev);
+        assert_int_equal(ev.msg.error.code, ERR_NOT_FOUND);
+    }
+    kit_await_pool(1, 1);
+    // Nonsense leaves it in the pool.
+    bad.pids = 0;
+    larger.disk *= 2;
+    struct kit_box other = kit_take_ready(&limits);
+    kit_await_pool(1, 1);
+    (void)kit_destroy(&other);
+    (void)kit_destroy(&box);
+    assert_int_equal(keeper_send_take(kit_sock(), 7, other.number + 1, &bad, &err), 0);
+    kit_expect(KEEPER_ERROR, &ev);
+    assert_int_equal(ev.msg.error.code, ERR_INVALID);
+    kit_await_pool(1, 1);
+    box = kit_take_ready(&limits);
+    (void)kit_destroy(&box);
 }
 
 CHECK_CASE(full_pool_gives_blank_boxes_their_root)
@@ -104,14 +155,8 @@ CHECK_CASE(box_that_does_not_fit_a_ready_one_is_made)
     (void)kit_destroy(&box);
 }
 
-CHECK_CASE(limits_of_the_claim_count_in_a_pooled_box_too)
+static void check_small(struct kit_box box)
 {
-    kit_start(&(struct keeper_config){.boxes = 4, .pool_ready = 1, .volume_bytes = VOLUME});
-    kit_await_pool(1, 0);
-    struct claim claim = kit_claim(DISK_BLANK, 0);
-    claim.limits.memory = 48u << 20;
-    claim.limits.pids = 10;
-    struct kit_box box = kit_take(&claim);
     struct kit_ended e = kit_run(&box, "python3 -c 'x = bytearray(100 << 20)'");
     assert_int_equal(e.limits & GUEST_LIMIT_OOM, GUEST_LIMIT_OOM);
     e = kit_run(&box, "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do sleep 5 & done");
@@ -119,10 +164,22 @@ CHECK_CASE(limits_of_the_claim_count_in_a_pooled_box_too)
     assert_int_equal(kit_destroy(&box).oom_kills, 1);
 }
 
+CHECK_CASE(limits_of_the_claim_count_in_a_pooled_box_too)
+{
+    kit_start(&(struct keeper_config){
+        .boxes = 6, .pool_ready = 1, .pool_blank = 1, .volume_bytes = VOLUME});
+    kit_await_pool(1, 1);
+    struct claim claim = kit_claim(DISK_BLANK, 0);
+    claim.limits.memory = 48u << 20;
+    claim.limits.pids = 10;
+    check_small(kit_take_ready(&claim.limits));
+    check_small(kit_take(&claim)); // a blank one
+}
+
 CHECK_CASE(claims_sent_at_once_are_all_answered)
 {
     enum { N = 12 };
-    kit_start(&(struct keeper_config){.boxes = N, .pool_ready = 3, .volume_bytes = VOLUME});
+    kit_start(&(struct keeper_config){.boxes = N, .pool_blank = 3, .volume_bytes = VOLUME});
     struct claim claim = kit_claim(DISK_BLANK, 0);
     struct kit_box boxes[N] = {0};
     struct err err = {0};
@@ -157,13 +214,21 @@ CHECK_CASE(all_slots_taken)
     (void)kit_destroy(&c);
 }
 
-CHECK_CASE(pooled_boxes_do_not_stand_in_the_way)
+CHECK_CASE(ready_boxes_make_way)
 {
-    // The pool may hold every slot; whoever wants something that does not fit gets it all the same.
+    // They may fill every slot. They are the client's, who lets go of one for something that it needs.
     kit_start(&(struct keeper_config){.boxes = 2, .pool_ready = 2, .volume_bytes = VOLUME});
     kit_await_pool(2, 0);
     struct claim claim = kit_claim(DISK_KEPT, 31);
-    struct kit_box box = kit_take(&claim);
+    assert_int_equal(kit_refused(&claim).code, ERR_EXHAUSTED);
+    struct kit_box box = kit_take_ready(&claim.limits);
+    struct err err = {0};
+    struct keeper_event ev;
+    assert_int_equal(keeper_send_destroy(kit_sock(), 8, box.number, &err), 0);
+    kit_expect(KEEPER_ENDED, &ev);
+    kit_expect(KEEPER_GONE, &ev);
+    fd_close(box.guest);
+    box = kit_take(&claim); // before the pool takes the slot again
     assert_int_equal(kit_run(&box, "true").status, 0);
     (void)kit_destroy(&box);
 }
@@ -264,6 +329,49 @@ CHECK_CASE(guest_killed_from_outside)
     use_and_destroy(&claim);
 }
 
+CHECK_CASE(ready_box_killed_from_outside)
+{
+    kit_start(&(struct keeper_config){.boxes = 2, .pool_ready = 1});
+    struct keeper_event ev;
+    struct err err = {0};
+    assert_int_equal(keeper_recv(kit_sock(), &ev, 0, &err), 1);
+    assert_int_equal(ev.msg.head.type, KEEPER_READY);
+    struct kit_box box = {.number = ev.msg.box.box, .guest = ev.guest};
+    assert_int_equal(kill(last_child(), SIGKILL), 0);
+    expect_lonely_end(&box);
+    kit_await_pool(1, 0); // another one
+}
+
+CHECK_CASE(last_exec_ends_the_box)
+{
+    kit_start(&(struct keeper_config){.boxes = 1});
+    struct claim claim = kit_claim(DISK_TMPFS, 0);
+    const char *word = kit_marker();
+    char script[96];
+    (void)snprintf(script, sizeof script, "setsid sleep %s >/dev/null 2>&1 & exit 6", word);
+    const struct exec_spec spec = {
+        .cwd = "/",
+        .argv = (const char *const[]){"sh", "-c", script, NULL},
+        .envp = (const char *const[]){"PATH=/usr/bin:/bin", NULL},
+        .files = 64,
+        .flags = GUEST_EXEC_LAST,
+    };
+    for (int i = 0; i < 3; i++) {
+        struct kit_box box = kit_take(&claim);
+        struct guest_event ev;
+        struct err err = {0};
+        assert_int_equal(kit_run(&box, "exit 1").status, 0x100); // not the last
+        assert_int_equal(guest_send_exec(box.guest, 9, &spec, &err), 0);
+        kit_expect_guest(&box, GUEST_STARTED, &ev);
+        fd_close(ev.out);
+        fd_close(ev.err);
+        kit_expect_guest(&box, GUEST_EXITED, &ev);
+        assert_int_equal(WEXITSTATUS(ev.msg.exited.status), 6);
+        expect_lonely_end(&box);
+        assert_int_equal(kit_count_processes(word), 0);
+    }
+}
+
 CHECK_CASE(client_lets_go_of_the_guest)
 {
     // The keeper holds the guest's socket as well, so the box lives on until it is destroyed.
@@ -310,10 +418,12 @@ CHECK_CASE(client_goes_away)
 
 KIT_MAIN(KIT_CASE(empty_pool_every_kind_of_disk), KIT_CASE(without_a_volume_only_tmpfs),
          KIT_CASE(full_pool_gives_ready_boxes), KIT_CASE(full_pool_of_ready_boxes_in_memory),
+         KIT_CASE(ready_box_is_used_before_it_is_taken), KIT_CASE(only_ready_boxes_are_taken),
          KIT_CASE(full_pool_gives_blank_boxes_their_root),
          KIT_CASE(box_that_does_not_fit_a_ready_one_is_made),
          KIT_CASE(limits_of_the_claim_count_in_a_pooled_box_too),
          KIT_CASE(claims_sent_at_once_are_all_answered), KIT_CASE(all_slots_taken),
-         KIT_CASE(pooled_boxes_do_not_stand_in_the_way), KIT_CASE(destroyed_while_it_runs),
+         KIT_CASE(ready_boxes_make_way), KIT_CASE(destroyed_while_it_runs),
          KIT_CASE(destroyed_twice), KIT_CASE(guest_killed_from_outside),
-         KIT_CASE(client_lets_go_of_the_guest), KIT_CASE(client_goes_away))
+         KIT_CASE(ready_box_killed_from_outside),
+         KIT_CASE(last_exec_ends_the_box), KIT_CASE(client_lets_go_of_the_guest), KIT_CASE(client_goes_away))

@@ -20,6 +20,10 @@ static char data[64];
 static struct keeper_process keeper = {.sock = -1};
 static uint32_t next_request;
 
+// Handed out ahead by the keeper, not yet taken.
+static struct kit_box ready[64];
+static unsigned n_ready;
+
 void kit_sleep_ms(unsigned ms)
 {
     (void)nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
@@ -84,6 +88,8 @@ void kit_stop(void)
     int64_t until = clock_ns() + (int64_t)KIT_PATIENCE_MS * NS_PER_MS;
     fd_close(keeper.sock);
     keeper.sock = -1;
+    while (n_ready > 0)
+        fd_close(ready[--n_ready].guest);
     while (waitpid(keeper.pid, NULL, WNOHANG) == 0) {
         if (clock_ns() > until) {
             (void)kill(keeper.pid, SIGKILL);
@@ -110,12 +116,28 @@ static void wait_readable(int fd, const char *whom)
         fail_msg("the %s says nothing", whom);
 }
 
-void kit_expect(uint16_t type, struct keeper_event *ret)
+static void hear(struct keeper_event *ret)
 {
     struct err err = {0};
     wait_readable(keeper.sock, "keeper");
     if (keeper_recv(keeper.sock, ret, MSG_DONTWAIT, &err) != 1)
         fail_msg("%s", err.msg);
+}
+
+static void put_aside(const struct keeper_event *ev)
+{
+    assert_true(n_ready < sizeof ready / sizeof *ready);
+    assert_int_equal(ev->msg.head.id, 0);
+    ready[n_ready++] = (struct kit_box){.number = ev->msg.box.box, .guest = ev->guest};
+}
+
+void kit_expect(uint16_t type, struct keeper_event *ret)
+{
+    hear(ret);
+    while (ret->msg.head.type == KEEPER_READY) {
+        put_aside(ret);
+        hear(ret);
+    }
     if (ret->msg.head.type == KEEPER_ERROR && type != KEEPER_ERROR)
         fail_msg("the keeper refuses: %s", ret->msg.error.msg);
     assert_int_equal(ret->msg.head.type, type);
@@ -146,10 +168,11 @@ struct keeper_state kit_state(void)
     return ev.msg.state;
 }
 
-void kit_await_pool(uint32_t ready, uint32_t blank)
+void kit_await_pool(uint32_t n_ahead, uint32_t n_blank)
 {
     struct keeper_state s = {0};
-    KIT_AWAIT((s = kit_state(), s.ready == ready && s.blank == blank && s.busy == 0));
+    KIT_AWAIT((s = kit_state(), s.ready == n_ahead && s.blank == n_blank && s.busy == 0));
+    assert_int_equal(n_ready, n_ahead);
 }
 
 // --- boxes ---
@@ -173,6 +196,22 @@ struct kit_box kit_take(const struct claim *claim)
     assert_int_equal(ev.msg.head.id, next_request);
     assert_true(ev.guest >= 0);
     return (struct kit_box){.number = ev.msg.box.box, .guest = ev.guest};
+}
+
+struct kit_box kit_take_ready(const struct box_limits *limits)
+{
+    struct keeper_event ev;
+    struct err err = {0};
+    while (n_ready == 0) {
+        hear(&ev);
+        assert_int_equal(ev.msg.head.type, KEEPER_READY);
+        put_aside(&ev);
+    }
+    struct kit_box box = ready[--n_ready];
+    assert_int_equal(keeper_send_take(keeper.sock, ++next_request, box.number, limits, &err), 0);
+    kit_expect(KEEPER_OK, &ev);
+    assert_int_equal(ev.msg.head.id, next_request);
+    return box;
 }
 
 struct err kit_refused(const struct claim *claim)

@@ -52,18 +52,20 @@ void kit_start(const struct keeper_config *config); // .data is filled in
 void kit_stop(void);
 int kit_sock(void);
 pid_t kit_pid(void);
-// Waits for the next message and checks its type.
+// Waits for the next message and checks its type. Boxes handed out ahead (KEEPER_READY) are put aside.
 void kit_expect(uint16_t type, struct keeper_event *ret);
 // Waits until the keeper has closed the connection.
 void kit_expect_closed(void);
-// Asks for the state until `ready` and `blank` boxes wait and nothing is being made.
-void kit_await_pool(uint32_t ready, uint32_t blank);
+// Asks for the state until so many boxes wait and nothing is being made or taken apart.
+void kit_await_pool(uint32_t n_ahead, uint32_t n_blank);
 struct keeper_state kit_state(void);
 
 // --- boxes ---
 
 struct claim kit_claim(enum disk_kind kind, uint64_t disk);
 struct kit_box kit_take(const struct claim *claim);
+// Takes one of those that the keeper has handed out ahead, with these limits.
+struct kit_box kit_take_ready(const struct box_limits *limits);
 // The error that a claim ends with.
 struct err kit_refused(const struct claim *claim);
 // Destroys the box, and waits until it is gone. Returns what it used.

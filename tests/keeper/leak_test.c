@@ -41,13 +41,11 @@ static void check_same(const struct counts *before)
     assert_int_equal(now.qgroups, before->qgroups);
 }
 
-static void one_box(unsigned i)
+static void one_box(unsigned i, int ahead)
 {
     struct claim claim = kit_claim(i % 4 == 0 ? DISK_TMPFS : i % 4 == 1 ? DISK_KEPT : DISK_BLANK,
                                    i % 4 == 1 ? 90 + i % 3 : 0);
-    if (i % 8 == 2)
-        claim.limits.disk = 64u << 20; // does not fit a ready one
-    struct kit_box box = kit_take(&claim);
+    struct kit_box box = ahead && i % 3 == 0 ? kit_take_ready(&claim.limits) : kit_take(&claim);
     if (i % 5 != 0)
         assert_int_equal(kit_run(&box, "echo x > file; setsid sleep 1000 >/dev/null 2>&1 &").status, 0);
     if (i % 7 == 0) {
@@ -63,11 +61,11 @@ static void cycle(const struct keeper_config *config, uint32_t ready, uint32_t b
 {
     kit_start(config);
     for (unsigned i = 0; i < 12; i++) // every slot has been used once, every kept disk is there
-        one_box(i);
+        one_box(i, ready > 0);
     kit_await_pool(ready, blank);
     struct counts before = look();
     for (unsigned i = 0; i < 200; i++)
-        one_box(i);
+        one_box(i, ready > 0);
     kit_await_pool(ready, blank);
     check_same(&before);
 }
@@ -88,7 +86,7 @@ CHECK_CASE(claims_that_fail_leave_nothing)
 {
     kit_start(&(struct keeper_config){.boxes = 2, .volume_bytes = VOLUME});
     for (unsigned i = 0; i < 4; i++)
-        one_box(i);
+        one_box(i, 0);
     struct counts before = look();
     struct claim bad = kit_claim(DISK_BLANK, 0), kept = kit_claim(DISK_KEPT, 90);
     for (int i = 0; i < 50; i++) {

@@ -143,6 +143,7 @@ CHECK_CASE(messages_that_are_none)
         {"largest type",        WIRE_VERSION,     UINT16_MAX,       sizeof(struct keeper_plain)         },
         {"an answer",           WIRE_VERSION,     KEEPER_CLAIMED,   sizeof(struct keeper_box)           },
         {"an event",            WIRE_VERSION,     KEEPER_ENDED,     sizeof(struct keeper_ended)         },
+        {"an empty take",       WIRE_VERSION,     KEEPER_TAKE,      sizeof(struct wire_head)            },
         {"short claim",         WIRE_VERSION,     KEEPER_CLAIM,     sizeof(struct keeper_claim) - 1     },
         {"long claim",          WIRE_VERSION,     KEEPER_CLAIM,     sizeof(struct keeper_claim) + 1     },
         {"only a head",         WIRE_VERSION,     KEEPER_CLAIM,     sizeof(struct wire_head)            },

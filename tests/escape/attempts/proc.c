@@ -7,6 +7,7 @@
 #include <sys/klog.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "attempt.h"
@@ -32,7 +33,7 @@ static enum outcome proc_kmsg(const struct attempt *self)
     struct stat st;
     fstat(fd, &st);
     close(fd);
-    if (S_ISCHR(st.st_mode) && st.st_rdev == 0x103)
+    if (S_ISCHR(st.st_mode) && st.st_rdev == makedev(1, 3))
         return held("%s is the null device", path);
     return escaped("%s opens", path);
 }
