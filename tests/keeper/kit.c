@@ -456,11 +456,10 @@ unsigned kit_count_cgroups(void)
     return n;
 }
 
-// The volume is mounted nowhere, but the keeper has its directories open.
-unsigned kit_count_disks(void)
+// The volume is mounted nowhere, but the keeper has its directories open: calls fn with the path to each.
+static void each_volume_dir(void (*fn)(const char *path, unsigned *n), unsigned *n)
 {
     char path[64], file[320], target[64];
-    unsigned n = 0;
     (void)snprintf(path, sizeof path, "/proc/%d/fd", keeper.pid);
     DIR *dir = opendir(path);
     assert_non_null(dir);
@@ -469,10 +468,28 @@ unsigned kit_count_disks(void)
         ssize_t len = readlink(file, target, sizeof target - 1);
         target[len > 0 ? len : 0] = '\0';
         if (strcmp(target, "/blank") == 0 || strcmp(target, "/kept") == 0)
-            n += kit_count_entries(file);
+            fn(file, n);
     }
     (void)closedir(dir);
+}
+
+static void add_entries(const char *path, unsigned *n)
+{
+    *n += kit_count_entries(path);
+}
+
+unsigned kit_count_disks(void)
+{
+    unsigned n = 0;
+    each_volume_dir(add_entries, &n);
     return n;
+}
+
+static void sync_volume(const char *path, unsigned *n)
+{
+    auto_fd fd = *n == 0 ? open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (fd >= 0 && syncfs(fd) == 0)
+        ++*n;
 }
 
 // Whether the file system of this directory in /sys/fs/btrfs lies on our volume's loop device.
@@ -494,7 +511,8 @@ static int is_ours(const char *id)
 unsigned kit_count_qgroups(void)
 {
     char path[300];
-    unsigned n = 0;
+    unsigned n = 0, synced = 0;
+    each_volume_dir(sync_volume, &synced);
     DIR *dir = opendir("/sys/fs/btrfs");
     assert_non_null(dir);
     for (struct dirent *e; (e = readdir(dir)) != NULL;) {

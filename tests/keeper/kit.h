@@ -89,6 +89,8 @@ unsigned kit_count_mounts(void);
 unsigned kit_count_children(void);
 unsigned kit_count_cgroups(void);  // of its slots, in all hierarchies
 unsigned kit_count_disks(void);    // subvolumes
+// Quota groups of the volume. They go with their subvolume, but only when the file system has committed,
+// which this sees to.
 unsigned kit_count_qgroups(void);
 pid_t kit_child(unsigned i); // the keeper's i-th child, 0 if there is none
 // A number that no other process has among its arguments; good for `sleep`.
