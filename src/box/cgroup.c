@@ -372,30 +372,18 @@ int cgroups_make(struct cgroups *c, uint32_t slot, uint32_t owner, const struct 
     return r < 0 ? -1 : 0;
 }
 
-static int open_procs(int parent, uint32_t slot, struct cgroup_join *join)
+int cgroups_open_dir(struct cgroups *c, uint32_t slot, struct err *err)
 {
-    int fd = openat(parent, name_of(slot, "cgroup.procs").text, O_WRONLY | O_CLOEXEC);
-    if (fd < 0)
-        return -errno;
-    join->procs[join->n++] = fd;
-    return 0;
+    int fd = openat(c->unified, name_of(slot, NULL).text, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 ? err_sys(err, errno, "open the cgroup of a box") : fd;
 }
 
-int cgroups_join(struct cgroups *c, uint32_t slot, struct cgroup_join *ret, struct err *err)
+int cgroups_join(struct cgroups *c, uint32_t slot, pid_t pid, struct err *err)
 {
-    struct cgroup_join join = {.dir = -1};
-    join.dir = openat(c->unified, name_of(slot, NULL).text, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int r = join.dir < 0 ? -errno : open_procs(c->unified, slot, &join);
+    int r = set(c->unified, slot, "cgroup.procs", (uint64_t)pid);
     for (int i = 0; r == 0 && !c->v2 && i < CGROUP_CONTROL_MAX; i++)
-        r = open_procs(c->control[i], slot, &join);
-    if (r < 0) {
-        for (unsigned i = 0; i < join.n; i++)
-            fd_close(join.procs[i]);
-        fd_close(join.dir);
-        return err_sys(err, -r, "open the cgroups of a box");
-    }
-    *ret = join;
-    return 0;
+        r = set(c->control[i], slot, "cgroup.procs", (uint64_t)pid);
+    return r < 0 ? err_sys(err, -r, "put a box into its cgroups") : 0;
 }
 
 int cgroups_gauges(struct cgroups *c, uint32_t slot, struct cgroup_gauges *ret, struct err *err)

@@ -6,19 +6,12 @@
 #pragma once
 
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/err.h"
 #include "wire/keeper-msg.h"
-#include "wire/spawner-msg.h"
 
 struct cgroups;
-
-// What a box's first process needs to be in its cgroups. The caller closes the descriptors.
-struct cgroup_join {
-    int dir;     // cgroup2 directory, delegated to the guest
-    unsigned n;  // descriptors of cgroup.procs to write "0" to, cgroup2's first
-    int procs[SPAWN_JOIN_MAX];
-};
 
 struct cgroup_gauges { // for the guest; -1 where there is none; the caller closes them
     int memory;
@@ -54,7 +47,10 @@ int cgroups_make(struct cgroups *cgroups, uint32_t slot, uint32_t owner,
                  const struct box_limits *limits, struct err *err);
 int cgroups_limit(struct cgroups *cgroups, uint32_t slot, const struct box_limits *limits,
                   struct err *err);
-int cgroups_join(struct cgroups *cgroups, uint32_t slot, struct cgroup_join *ret, struct err *err);
+// The box's cgroup2 directory, delegated to the guest. The descriptor is the caller's.
+int cgroups_open_dir(struct cgroups *cgroups, uint32_t slot, struct err *err);
+// Moves a process, with all its threads, into all of them.
+int cgroups_join(struct cgroups *cgroups, uint32_t slot, pid_t pid, struct err *err);
 int cgroups_gauges(struct cgroups *cgroups, uint32_t slot, struct cgroup_gauges *ret,
                    struct err *err);
 void cgroups_stats(struct cgroups *cgroups, uint32_t slot, struct cgroup_stats *ret);

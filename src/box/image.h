@@ -33,7 +33,7 @@ struct image {
     int root_fd; // O_PATH | O_DIRECTORY: the lowest overlay layer
     int lock_fd; // holds the image; belongs to no box, must not be passed on
     unsigned n_binds;
-    struct image_bind binds[IMAGE_BIND_MAX]; // mounted read-only on top, in order
+    struct image_bind binds[IMAGE_BIND_MAX]; // laid over it, in order
 };
 
 // [a-z0-9][a-z0-9._-]{0,62}

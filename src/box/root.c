@@ -17,22 +17,20 @@
 
 // A copy of the tree at `fd` as a mount of its own, shifted to the ids of `userns`. Sets *plain when the
 // file system cannot be idmapped (overlayfs, when Cay itself runs in a container) and goes on without.
-static int clone_tree(int fd, int userns, uint64_t attrs, int recursive, int *plain)
+static int clone_tree(int fd, int userns, uint64_t attrs, int *plain)
 {
-    unsigned flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH;
-    unsigned set_flags = AT_EMPTY_PATH | (recursive ? AT_RECURSIVE : 0);
-    auto_fd tree = open_tree(fd, "", flags | (recursive ? AT_RECURSIVE : 0));
+    auto_fd tree = open_tree(fd, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
     if (tree < 0)
         return -errno;
     struct mount_attr shifted = {
         .attr_set = attrs | MOUNT_ATTR_IDMAP,
         .userns_fd = (uint64_t)userns,
     };
-    if (userns >= 0 && mount_setattr(tree, "", set_flags, &shifted, sizeof shifted) == 0)
+    if (mount_setattr(tree, "", AT_EMPTY_PATH, &shifted, sizeof shifted) == 0)
         return TAKE_FD(tree);
     struct mount_attr plainly = {.attr_set = attrs};
     *plain = 1;
-    if (mount_setattr(tree, "", set_flags, &plainly, sizeof plainly) < 0)
+    if (attrs != 0 && mount_setattr(tree, "", AT_EMPTY_PATH, &plainly, sizeof plainly) < 0)
         return -errno;
     return TAKE_FD(tree);
 }
@@ -86,42 +84,63 @@ static int make_layer_dirs(void)
     return 0;
 }
 
-static int attach_layers(int lower, int disk)
+// Hangs a mount below LAYER_DIR, where older kernels want to find it.
+static int attach(int mnt, const char *name)
 {
-    int r = make_layer_dirs();
-    if (r < 0)
+    char path[64];
+    int r = root_attach_layers ? make_layer_dirs() : 0;
+    if (r < 0 || !root_attach_layers)
         return r;
-    if (move_mount(lower, "", AT_FDCWD, LAYER_DIR "/lower", MOVE_MOUNT_F_EMPTY_PATH) < 0 ||
-        move_mount(disk, "", AT_FDCWD, LAYER_DIR "/disk", MOVE_MOUNT_F_EMPTY_PATH) < 0)
+    (void)snprintf(path, sizeof path, LAYER_DIR "/%s", name);
+    return move_mount(mnt, "", AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH) < 0 ? -errno : 0;
+}
+
+static void detach(const char *name)
+{
+    char path[64];
+    (void)snprintf(path, sizeof path, LAYER_DIR "/%s", name);
+    if (root_attach_layers)
+        (void)umount2(path, MNT_DETACH);
+}
+
+// Where an overlay keeps what is written: "up" and "work" on the disk for the root itself, "up.usr" and
+// "work.usr" for what is bound on its /usr.
+struct place {
+    char up[GUEST_TARGET_MAX + 8], work[GUEST_TARGET_MAX + 8];
+};
+
+static struct place place_of(const char *target)
+{
+    struct place place;
+    const char *dot = target != NULL ? "." : "";
+    target = target != NULL ? target : "";
+    (void)snprintf(place.up, sizeof place.up, "up%s%s", dot, target);
+    (void)snprintf(place.work, sizeof place.work, "work%s%s", dot, target);
+    return place;
+}
+
+static int make_work_dirs(int disk, const struct place *place)
+{
+    char mark[GUEST_TARGET_MAX + 48];
+    if (mkdirat(disk, place->up, 0755) < 0 && errno != EEXIST)
         return -errno;
-    return 0;
-}
-
-static void detach_layers(void)
-{
-    (void)umount2(LAYER_DIR "/lower", MNT_DETACH);
-    (void)umount2(LAYER_DIR "/disk", MNT_DETACH);
-}
-
-static int make_work_dirs(int disk)
-{
-    static const char *const names[] = {"up", "work"};
-    for (int i = 0; i < 2; i++) {
-        if (mkdirat(disk, names[i], 0755) < 0 && errno != EEXIST)
+    if (mkdirat(disk, place->work, 0755) < 0) {
+        if (errno != EEXIST)
             return -errno;
+        // A volatile mount leaves this mark against being mounted again. What could have been lost was
+        // lost in a power cut only, which the volume itself recovers from.
+        (void)snprintf(mark, sizeof mark, "%s/work/incompat/volatile", place->work);
+        (void)unlinkat(disk, mark, AT_REMOVEDIR);
     }
-    // A volatile mount leaves this mark against being mounted again. What could have been lost was lost
-    // in a power cut only, which the volume itself recovers from.
-    (void)unlinkat(disk, "work/work/incompat/volatile", AT_REMOVEDIR);
     return 0;
 }
 
-static int configure(int fs, int lower, int disk, int durable)
+static int configure(int fs, int lower, int disk, const struct place *place, int durable)
 {
     const struct layer layers[] = {
-        {"lowerdir+", "lowerdir", lower, "lower", "."   },
-        {"upperdir",  "upperdir", disk,  "disk",  "up"  },
-        {"workdir",   "workdir",  disk,  "disk",  "work"},
+        {"lowerdir+", "lowerdir", lower, "lower", "."        },
+        {"upperdir",  "upperdir", disk,  "disk",  place->up  },
+        {"workdir",   "workdir",  disk,  "disk",  place->work},
     };
     int r = 0;
     for (int i = 0; r == 0 && i < 3; i++)
@@ -136,14 +155,14 @@ static int configure(int fs, int lower, int disk, int durable)
     return r;
 }
 
-static int mount_overlay(int lower, int disk, int durable)
+static int mount_overlay(int lower, int disk, const struct place *place, int durable)
 {
     auto_fd fs = fsopen("overlay", FSOPEN_CLOEXEC);
     if (fs < 0)
         return -errno;
-    int r = make_work_dirs(disk);
+    int r = make_work_dirs(disk, place);
     if (r == 0)
-        r = configure(fs, lower, disk, durable);
+        r = configure(fs, lower, disk, place, durable);
     if (r < 0)
         return r;
     uint64_t attrs = MOUNT_ATTR_RELATIME;
@@ -157,69 +176,66 @@ static int mount_overlay(int lower, int disk, int durable)
     return st.f_flag & ST_RDONLY ? -EROFS : TAKE_FD(mnt);
 }
 
-// The mounter's file system ids must be ones that B knows, or the work directory cannot be made on an
-// idmapped layer. The keeper has SECBIT_NO_SETUID_FIXUP, so its capabilities stay.
-static int mount_overlay_as(uint32_t uid, int lower, int disk, int durable)
+// The image's tree at `fd` with the disk above it.
+static int overlay(int fd, const char *target, int disk, int userns, int durable, int *plain)
 {
-    (void)setfsuid(uid);
-    (void)setfsgid(uid);
-    int fd = mount_overlay(lower, disk, durable);
-    (void)setfsuid(0);
-    (void)setfsgid(0);
-    return fd;
-}
-
-static int mount_layers(uint32_t uid, int lower, int disk, int durable)
-{
-    if (!root_attach_layers)
-        return mount_overlay_as(uid, lower, disk, durable);
-    int r = attach_layers(lower, disk);
+    struct place place = place_of(target);
+    auto_fd lower = clone_tree(fd, userns, MOUNT_ATTR_RDONLY, plain);
+    if (lower < 0)
+        return lower;
+    int r = attach(lower, "lower");
     if (r == 0)
-        r = mount_overlay_as(uid, lower, disk, durable);
-    detach_layers();
+        r = mount_overlay(lower, disk, &place, durable);
+    detach("lower");
     return r;
 }
 
-static int make_overlay(const struct image *image, const struct root_disk *disk, int userns,
-                        uint32_t host_uid, struct root *root)
+// The root, and on it what else the image consists of. Not simply bound: the files of a bind are the
+// host's own, whose opening inotify reports and whose locks are one, for the host and for every box.
+static int make_all(const struct image *image, int disk, int userns, int durable, struct root *root)
 {
-    auto_fd lower = clone_tree(image->root_fd, userns, MOUNT_ATTR_RDONLY, 0, &root->plain);
-    if (lower < 0)
-        return lower;
-    if (!disk->idmap)
-        return mount_layers(host_uid, lower, disk->fd, disk->durable);
-    int failed = 0;
-    auto_fd upper = clone_tree(disk->fd, userns, 0, 0, &failed);
-    if (upper < 0 || failed)
-        return failed ? -EOPNOTSUPP : upper;
-    return mount_layers(host_uid, lower, upper, disk->durable);
-}
-
-static int make_binds(const struct image *image, int userns, struct root *root)
-{
-    uint64_t attrs = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV;
-    attrs |= weaken(WEAKEN_NOSUID) ? 0 : MOUNT_ATTR_NOSUID;
+    root->overlay = overlay(image->root_fd, NULL, disk, userns, durable, &root->plain);
+    if (root->overlay < 0)
+        return root->overlay;
     for (unsigned i = 0; i < image->n_binds; i++) {
-        int fd = clone_tree(image->binds[i].fd, userns, attrs, 1, &root->plain);
+        const struct image_bind *bind = &image->binds[i];
+        int fd = overlay(bind->fd, bind->target, disk, userns, durable, &root->plain);
         if (fd < 0)
             return fd;
-        root->targets[root->n_binds] = image->binds[i].target;
+        root->targets[root->n_binds] = bind->target;
         root->binds[root->n_binds++] = fd;
     }
     return 0;
+}
+
+// The mounter's file system ids must be ones that B knows, or a work directory cannot be made on an
+// idmapped layer. The keeper has SECBIT_NO_SETUID_FIXUP, so its capabilities stay.
+static int make_all_as(uint32_t uid, const struct image *image, int disk, int userns, int durable,
+                       struct root *root)
+{
+    (void)setfsuid(uid);
+    (void)setfsgid(uid);
+    int r = attach(disk, "disk");
+    if (r == 0)
+        r = make_all(image, disk, userns, durable, root);
+    detach("disk");
+    (void)setfsuid(0);
+    (void)setfsgid(0);
+    return r;
 }
 
 int root_make(const struct image *image, const struct root_disk *disk, int userns, uint32_t host_uid,
               struct root *ret, struct err *err)
 {
     struct root root = {.overlay = -1};
-    root.overlay = make_overlay(image, disk, userns, host_uid, &root);
-    if (root.overlay < 0)
-        return err_sys(err, -root.overlay, "mount the root of a box");
-    int r = make_binds(image, userns, &root);
+    int failed = 0;
+    auto_fd shifted = disk->idmap ? clone_tree(disk->fd, userns, 0, &failed) : -1;
+    if (disk->idmap && (shifted < 0 || failed))
+        return err_sys(err, shifted < 0 ? -shifted : EOPNOTSUPP, "idmap the disk of a box");
+    int r = make_all_as(host_uid, image, disk->idmap ? shifted : disk->fd, userns, disk->durable, &root);
     if (r < 0) {
         root_done(&root);
-        return err_sys(err, -r, "bind the image of a box");
+        return err_sys(err, -r, "mount the root of a box");
     }
     *ret = root;
     return 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The root of a box as detached mounts: an overlay of the image below and the disk above, and the
-// image's read-only binds. Layers are idmapped to the box's user namespace B, so that an image and a disk
+// The root of a box as detached mounts: an overlay of the image below and the disk above, and one more for
+// each further tree of the image (the machine's /usr). Layers are idmapped to the box's user namespace B, so that an image and a disk
 // hold plain ids (0, 33, 1000) whatever slot a box has.
 #pragma once
 

@@ -43,12 +43,12 @@ struct group {
     struct cgroups *cgroups;
     uint32_t slot;
     bool made;
-    struct cgroup_join join;
+    int dir; // in cgroup2
 };
 
 #define GROUP_NONE                                                                                 \
     {                                                                                              \
-        .slots = {.lock_fd = -1}, .join = {.dir = -1 }                                             \
+        .slots = {.lock_fd = -1}, .dir = -1                                                        \
     }
 
 static int group_make(struct group *g, const struct box_limits *limits, struct err *err)
@@ -59,14 +59,13 @@ static int group_make(struct group *g, const struct box_limits *limits, struct e
     if (cgroups_make(g->cgroups, g->slot, geteuid(), limits, err) < 0)
         return -1;
     g->made = true;
-    return cgroups_join(g->cgroups, g->slot, &g->join, err);
+    g->dir = cgroups_open_dir(g->cgroups, g->slot, err);
+    return g->dir < 0 ? -1 : 0;
 }
 
 static void group_done(struct group *g)
 {
-    for (unsigned i = 0; i < g->join.n; i++)
-        fd_close(g->join.procs[i]);
-    fd_close(g->join.dir);
+    fd_close(g->dir);
     // What was killed in there may still be on its way out.
     for (int i = 0; g->made && i < 100 && cgroups_remove(g->cgroups, g->slot) == -EBUSY; i++) {
         cgroups_kill(g->cgroups, g->slot);
@@ -78,11 +77,8 @@ static void group_done(struct group *g)
 
 static int join_group(const struct group *g)
 {
-    for (unsigned i = 0; i < g->join.n; i++) {
-        if (write(g->join.procs[i], "0", 1) != 1)
-            return -errno;
-    }
-    return 0;
+    struct err err = {0};
+    return cgroups_join(g->cgroups, g->slot, getpid(), &err) < 0 ? -err.sys_errno : 0;
 }
 
 static const struct box_limits plenty = {
@@ -267,7 +263,7 @@ static int start_victim(const struct group *g)
         .flags = CLONE_PIDFD | CLONE_INTO_CGROUP,
         .pidfd = (uintptr_t)&pidfd,
         .exit_signal = SIGCHLD,
-        .cgroup = (uint64_t)g->join.dir,
+        .cgroup = (uint64_t)g->dir,
     };
     long pid = syscall(SYS_clone3, &args, sizeof args);
     if (pid == 0) {

@@ -109,7 +109,7 @@ static enum moved keep(struct run_io *io, int from, struct buf *to)
     if (n == 0)
         return MOVED_END;
     size_t take = (uint64_t)n < io->keep_left ? (size_t)n : (size_t)io->keep_left;
-    if (take < (size_t)n || buf_append(to, bytes, take) < 0)
+    if (buf_append(to, bytes, take) < 0 || take < (size_t)n)
         io->truncated = true;
     io->keep_left -= take;
     return MOVED_SOME;

@@ -8,15 +8,11 @@
 
 #include <stdint.h>
 
-#include "wire/spawner-msg.h"
-
 struct guest_boot {
     uint32_t slot;
     int sock;
     int userns; // B
     int cgroup; // the box's cgroup2 directory, delegated to the guest's uid
-    unsigned n_join;
-    int join[SPAWN_JOIN_MAX];
 };
 
 _Noreturn void guest_main(const struct guest_boot *boot);

@@ -3,6 +3,7 @@
 // mount point is opened component by component, without following a link, before anything is put on it.
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -138,6 +139,10 @@ void guest_take_root(struct guest *guest, const struct guest_root *msg, struct w
     if (!count_fits(msg, fds))
         guest_die("root message", EINVAL);
     lift_fds(fds);
+    // The keeper has put us into the box's cgroups before it sent this: their directory becomes the root
+    // of what is seen of them in here.
+    if (!weaken(WEAKEN_CGROUPNS) && unshare(CLONE_NEWCGROUP) < 0)
+        guest_die("cgroup namespace", errno);
     int root = assemble(msg, fds);
     enter(root);
     fd_close(root);

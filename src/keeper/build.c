@@ -3,11 +3,14 @@
 // guest, meanwhile disk and root are made and sent to the guest's socket, the guest says it is ready.
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -109,43 +112,46 @@ static int send_root(struct keeper *k, struct box *box, const struct root *root,
     return r < 0 ? err_sys(err, -r, "send a box its root") : 0;
 }
 
-int build_root(struct keeper *k, struct box *box, struct err *err)
+// A guest takes its root as the sign that it is in its cgroups, so it is sent when both are done.
+static int send_root_if_due(struct keeper *k, struct box *box, struct err *err)
 {
-    auto_fd disk = open_disk(k, box, err);
-    if (disk < 0)
-        return -1;
-    struct root_disk options = {.fd = disk, .idmap = box->disk_kind != DISK_TMPFS};
-    struct root root;
-    if (root_make(&box->image->image, &options, box->userns, keeper_host_id(k, box->slot), &root,
-                  err) < 0)
-        return -1;
-    int r = send_root(k, box, &root, disk, err);
-    root_done(&root);
+    if (!box->joined || box->root.overlay < 0)
+        return 0;
+    int r = send_root(k, box, &box->root, box->disk_fd, err);
+    root_done(&box->root);
+    fd_close(box->disk_fd);
+    box->disk_fd = -1;
     if (r == 0)
         box->state = BOX_ROOTING;
     return r;
+}
+
+int build_root(struct keeper *k, struct box *box, struct err *err)
+{
+    box->disk_fd = open_disk(k, box, err);
+    if (box->disk_fd < 0)
+        return -1;
+    struct root_disk options = {.fd = box->disk_fd, .idmap = box->disk_kind != DISK_TMPFS};
+    if (root_make(&box->image->image, &options, box->userns, keeper_host_id(k, box->slot), &box->root,
+                  err) < 0)
+        return -1;
+    return send_root_if_due(k, box, err);
 }
 
 // --- steps ---
 
 static int send_spawn(struct keeper *k, struct box *box, int guest_end, struct err *err)
 {
-    struct cgroup_join join;
     struct spawner_spawn msg = {
         .head = {.version = WIRE_VERSION, .type = SPAWNER_SPAWN, .id = (uint32_t)box->number},
         .slot = box->slot,
+        .has_userns = box->userns >= 0,
     };
-    if (cgroups_join(k->cgroups, keeper_host_slot(k, box->slot), &join, err) < 0)
+    auto_fd dir = cgroups_open_dir(k->cgroups, keeper_host_slot(k, box->slot), err);
+    if (dir < 0)
         return -1;
-    int fds[3 + SPAWN_JOIN_MAX] = {guest_end, join.dir, box->userns};
-    unsigned first = box->userns >= 0 ? 3 : 2;
-    msg.n_join = join.n;
-    msg.has_userns = box->userns >= 0;
-    memcpy(fds + first, join.procs, sizeof(int) * join.n);
-    int r = wire_send(k->spawner, &msg, sizeof msg, NULL, 0, fds, first + join.n);
-    for (unsigned i = 0; i < join.n; i++)
-        fd_close(join.procs[i]);
-    fd_close(join.dir);
+    const int fds[] = {guest_end, dir, box->userns};
+    int r = wire_send(k->spawner, &msg, sizeof msg, NULL, 0, fds, msg.has_userns ? 3 : 2);
     return r < 0 ? err_sys(err, -r, "ask the spawner for a box") : 0;
 }
 
@@ -218,6 +224,35 @@ void build_userns_made(struct keeper *k, struct box *box, int fd)
 #    define PIDFD_GET_MNT_NAMESPACE _IO(0xFF, 3) // Linux 6.11; before it -1, and the end takes longer
 #endif
 
+// The process behind a pidfd, which must be a child of ours: the spawner is not believed. -1 if not.
+static pid_t child_of_pidfd(int pidfd)
+{
+    char path[48], text[512];
+    siginfo_t info;
+    if (waitid(P_PIDFD, (id_t)pidfd, &info, WEXITED | WNOHANG | WNOWAIT) < 0)
+        return -1;
+    (void)snprintf(path, sizeof path, "/proc/self/fdinfo/%d", pidfd);
+    if (fd_read_file(AT_FDCWD, path, text, sizeof text) < 0)
+        return -1;
+    const char *line = strstr(text, "\nPid:");
+    long pid = line != NULL ? strtol(line + 5, NULL, 10) : -1;
+    return pid > 0 ? (pid_t)pid : -1;
+}
+
+static int settle(struct keeper *k, struct box *box, struct err *err)
+{
+    pid_t pid = child_of_pidfd(box->pidfd);
+    if (pid < 0)
+        return err_set(err, ERR_INTERNAL, "a box ended before it was ready");
+    int r = keeper_watch(k, box->pidfd, EVENT_END, box->slot);
+    if (r < 0)
+        return err_sys(err, -r, "watch a box");
+    if (cgroups_join(k->cgroups, keeper_host_slot(k, box->slot), pid, err) < 0)
+        return -1;
+    box->joined = 1;
+    return send_root_if_due(k, box, err);
+}
+
 void build_spawned(struct keeper *k, struct box *box, int pidfd)
 {
     struct err err = {0};
@@ -225,13 +260,10 @@ void build_spawned(struct keeper *k, struct box *box, int pidfd)
     box->mntns = ioctl(pidfd, PIDFD_GET_MNT_NAMESPACE, 0);
     if (k->config.once)
         spawner_link_end(k);
-    int r = keeper_watch(k, pidfd, EVENT_END, box->slot);
-    if (r < 0) {
-        (void)err_sys(&err, -r, "watch a box");
+    if (settle(k, box, &err) < 0)
         build_failed(k, box, &err);
-    } else if (box->state == BOX_DYING) {
+    else if (box->state == BOX_DYING)
         end_begin(k, box);
-    }
 }
 
 static void ready(struct keeper *k, struct box *box)
@@ -255,7 +287,8 @@ void build_guest_event(struct keeper *k, struct box *box)
     if (n == -EAGAIN)
         return;
     wire_fds_close(&fds);
-    if (n > 0 && msg.head.type == GUEST_READY && box->state == BOX_ROOTING) {
+    if (n == sizeof(struct guest_plain) && msg.head.type == GUEST_READY &&
+        box->state == BOX_ROOTING) {
         ready(k, box);
         return;
     }

@@ -27,7 +27,8 @@ static void clear(struct box *box)
 {
     uint32_t slot = box->slot;
     int userns = box->userns, asked = box->userns_asked;
-    *box = (struct box){.slot = slot, .userns = userns, .userns_asked = asked, .guest = -1, .pidfd = -1, .mntns = -1};
+    *box = (struct box){.slot = slot, .userns = userns, .userns_asked = asked, .guest = -1, .pidfd = -1,
+                        .mntns = -1, .disk_fd = -1, .root = {.overlay = -1}};
 }
 
 static void finish(struct keeper *k, struct box *box)
@@ -37,6 +38,8 @@ static void finish(struct keeper *k, struct box *box)
     fd_close(box->guest);
     fd_close(box->pidfd);
     fd_close(box->mntns);
+    fd_close(box->disk_fd);
+    root_done(&box->root);
     if (box->has_cgroups)
         (void)cgroups_remove(k->cgroups, keeper_host_slot(k, box->slot));
     drop_disk(k, box);

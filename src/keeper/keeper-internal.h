@@ -10,16 +10,18 @@
 #include "box/cgroup.h"
 #include "box/disk.h"
 #include "box/image.h"
+#include "box/root.h"
 #include "box/slots.h"
 #include "keeper/keeper.h"
 #include "wire/keeper-msg.h"
+#include "wire/spawner-msg.h"
 
 enum { KEEPER_IMAGES_MAX = 16 };
 
 enum box_state {
     BOX_NONE,    // the slot is free
     BOX_USERNS,  // waits for the spawner to make B of this slot; the guest is asked for already
-    BOX_BLANK,   // guest spawned or being spawned, no root sent; in the pool
+    BOX_BLANK,   // guest spawned or being spawned, no root sent
     BOX_ROOTING, // root sent, waits for GUEST_READY
     BOX_READY,   // pooled, with root and blank disk: the client has its socket, and may take it
     BOX_LIVE,    // claimed
@@ -43,6 +45,9 @@ struct box {
     int pidfd;
     int mntns; // so that the mounts go when we say, after the end was reported
     int has_cgroups;
+    int joined; // the guest is in them
+    struct root root; // made, not sent yet; overlay -1 if there is none
+    int disk_fd;      // with it
     int in_pool;  // built ahead, nobody has asked yet
     int pooled_root; // of those, gets a root too
     int asked;    // KEEPER_DESTROY came

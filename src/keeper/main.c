@@ -73,7 +73,8 @@ static int make_boxes(struct keeper *k, struct err *err)
     if (k->boxes == NULL)
         return err_sys(err, ENOMEM, "boxes");
     for (uint32_t i = 0; i < k->slots.n; i++)
-        k->boxes[i] = (struct box){.slot = i, .userns = -1, .guest = -1, .pidfd = -1, .mntns = -1};
+        k->boxes[i] = (struct box){.slot = i, .userns = -1, .guest = -1, .pidfd = -1, .mntns = -1,
+                                   .disk_fd = -1, .root = {.overlay = -1}};
     return 0;
 }
 

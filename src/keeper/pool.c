@@ -5,7 +5,7 @@
 #include "box/limits.h"
 #include "keeper/keeper-internal.h"
 
-enum { QUIET_MS = 3 };
+enum { QUIET_MS = 10 };
 
 struct counts {
     uint32_t ready, blank; // there, or being made
@@ -24,7 +24,7 @@ static struct counts count(const struct keeper *k)
         else
             c.blank++;
         c.making += box->pooled_root && box->state != BOX_READY;
-        c.making += !box->pooled_root && box->pidfd < 0;
+        c.making += !box->pooled_root && !box->joined;
     }
     return c;
 }
@@ -112,7 +112,7 @@ void pool_count(const struct keeper *k, struct keeper_state *ret)
             ret->live++;
         else if (box->in_pool && box->state == BOX_READY)
             ret->ready++;
-        else if (box->in_pool && box->state == BOX_BLANK && !box->pooled_root && box->pidfd >= 0)
+        else if (box->in_pool && box->state == BOX_BLANK && !box->pooled_root && box->joined)
             ret->blank++;
         else
             ret->busy++;

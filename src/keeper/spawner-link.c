@@ -49,9 +49,14 @@ static int start_in_z(struct keeper *k, struct spawner_start *start, struct err 
         .flags = CLONE_NEWNS | (weaken(WEAKEN_USERNS) ? 0 : CLONE_NEWUSER),
         .exit_signal = SIGCHLD,
     };
+    // What is used in Z counts against its owner's limits (inotify, for one): an id of ours, not root.
+    // Only in effect, and with our securebits, so that no capability is lost.
+    (void)syscall(SYS_setresuid, -1, weaken(WEAKEN_USERNS) ? 0 : keeper_host_id(k, 0), -1);
     long pid = syscall(SYS_clone3, &args, sizeof args);
+    int clone_errno = errno;
+    (void)syscall(SYS_setresuid, -1, 0, -1);
     if (pid < 0)
-        return err_sys(err, errno, "make the spawner's user namespace");
+        return err_sys(err, clone_errno, "make the spawner's user namespace");
     if (pid == 0) {
         start->go = go_read;
         keep_two(start);
@@ -183,7 +188,8 @@ void spawner_link_event(struct keeper *k)
     } else if (n == sizeof msg.slot && fds.n == 1 && msg.head.type == SPAWNER_USERNS_MADE &&
                msg.slot.slot > 0 && msg.slot.slot < k->slots.n) {
         build_userns_made(k, &k->boxes[msg.slot.slot], wire_fds_take(&fds, 0));
-    } else if (box != NULL && fds.n == 1 && msg.head.type == SPAWNER_SPAWNED) {
+    } else if (n == sizeof(struct spawner_plain) && box != NULL && fds.n == 1 &&
+               msg.head.type == SPAWNER_SPAWNED) {
         build_spawned(k, box, wire_fds_take(&fds, 0));
     }
     wire_fds_close(&fds);

@@ -95,17 +95,23 @@ static int become_spawner(const struct spawner_start *start)
 
 // --- B ---
 
-static const char *const forbidden[] = {"user", "mnt", "pid", "net", "ipc", "uts", "cgroup", "time"};
-
-// In the new user namespace, whose root we still are: nothing in it shall make namespaces of its own.
-// Root in a box could not lift this: it lacks CAP_SYS_RESOURCE, and its /proc/sys is read-only.
-static int forbid_namespaces(void)
+// In the new user namespace, whose root we still are: nothing in it shall make user namespaces of its own.
+// (Other namespaces take a capability that nothing in a box has.) And inotify: what a box uses counts for
+// everybody above it, too. Root in a box could not lift this: it lacks CAP_SYS_RESOURCE, and its /proc/sys
+// is read-only.
+static int limit_namespace(void)
 {
-    for (unsigned i = 0; !weaken(WEAKEN_NESTED) && i < sizeof forbidden / sizeof *forbidden; i++) {
-        char path[64];
-        (void)snprintf(path, sizeof path, "/proc/sys/user/max_%s_namespaces", forbidden[i]);
-        int r = fd_write_file(AT_FDCWD, path, "0");
-        if (r < 0 && r != -ENOENT)
+    static const struct {
+        const char *file, *max;
+        enum weakness unless;
+    } limits[] = {
+        {"/proc/sys/user/max_user_namespaces",   "0",     WEAKEN_NESTED },
+        {"/proc/sys/user/max_inotify_instances", "64",    WEAKEN_UCOUNTS},
+        {"/proc/sys/user/max_inotify_watches",   "65536", WEAKEN_UCOUNTS},
+    };
+    for (unsigned i = 0; i < sizeof limits / sizeof *limits; i++) {
+        int r = weaken(limits[i].unless) ? 0 : fd_write_file(AT_FDCWD, limits[i].file, limits[i].max);
+        if (r < 0)
             return r;
     }
     return 0;
@@ -115,7 +121,7 @@ static int forbid_namespaces(void)
 // maps; there is nothing of ours to read.
 static _Noreturn void be_namespace(int sync)
 {
-    char byte = (char)-forbid_namespaces();
+    char byte = (char)-limit_namespace();
     if (write(sync, &byte, 1) != 1)
         _exit(1);
     // Until the spawner has opened the namespace and closed its end.
@@ -206,8 +212,7 @@ static uint64_t box_flags(void)
 static void spawn_guest(int sock, const struct spawner_spawn *msg, struct wire_fds *fds,
                         const struct spawner *spawner)
 {
-    unsigned first = msg->has_userns ? 3 : 2; // of the joins
-    if (msg->n_join > SPAWN_JOIN_MAX || fds->n != first + msg->n_join ||
+    if (fds->n != (msg->has_userns ? 3 : 2) ||
         (!msg->has_userns && (spawner->userns < 0 || spawner->slot != msg->slot))) {
         answer_error(sock, msg->head.id, "spawn message", EINVAL);
         return;
@@ -226,9 +231,7 @@ static void spawn_guest(int sock, const struct spawner_spawn *msg, struct wire_f
             .sock = fds->fd[0],
             .cgroup = fds->fd[1],
             .userns = msg->has_userns ? fds->fd[2] : spawner->userns,
-            .n_join = msg->n_join,
         };
-        memcpy(boot.join, fds->fd + first, sizeof(int) * msg->n_join);
         guest_main(&boot);
     }
     answer_spawned(sock, msg->head.id, pidfd);

@@ -11,7 +11,6 @@ enum {
     SLOT_IDS = 65536,         // ids of one slot
     SLOT_BOX_IDS = 65535,     // of these mapped in B, from 0
     SLOT_GUEST_ID = 65535,    // the guest's, outside B
-    SPAWN_JOIN_MAX = 4,       // cgroup.procs files to write to
 };
 
 enum spawner_type {
@@ -31,14 +30,11 @@ struct spawner_slot {
 };
 
 // Descriptors, in this order: the guest's end of its socket, the box's cgroup2 directory, B if
-// has_userns (else it is the one made for that slot just before), then n_join cgroup.procs files, opened
-// for writing by root.
+// has_userns (else it is the one made for that slot just before).
 struct spawner_spawn {
     struct wire_head head;
     uint32_t slot;
-    uint32_t n_join;
     uint32_t has_userns;
-    uint32_t pad;
 };
 
 struct spawner_plain {
