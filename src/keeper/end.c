@@ -85,6 +85,12 @@ void end_event(struct keeper *k, struct box *box)
 {
     struct err err = {0};
     struct keeper_ended ended;
+    // A client uses a box that is ready without waiting for us: it may be over before we have read that
+    // it was taken.
+    while (box->state == BOX_READY && !k->closing && request_event(k))
+        ;
+    if (box->pidfd < 0)
+        return;
     int was_live = box->state == BOX_LIVE || box->state == BOX_READY || box->asked;
     if (box->state == BOX_ROOTING || box->state == BOX_BLANK) {
         // The guest may have said why before it went.

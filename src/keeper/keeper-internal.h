@@ -90,7 +90,7 @@ void spawner_link_event(struct keeper *k);
 void spawner_link_end(struct keeper *k); // it ends by itself then
 
 // request.c
-void request_event(struct keeper *k);
+int request_event(struct keeper *k); // whether there was a request
 void reply_error(struct keeper *k, uint32_t request, const struct err *err);
 void reply_claimed(struct keeper *k, struct box *box);
 void reply_ready(struct keeper *k, struct box *box);

@@ -105,7 +105,7 @@ static void dispatch(struct keeper *k, uint64_t data)
     struct box *box = &k->boxes[data & 0xffffffffu];
     switch ((enum event_kind)(data >> 32)) {
     case EVENT_CLIENT:
-        request_event(k);
+        (void)request_event(k);
         break;
     case EVENT_SPAWNER:
         if (k->spawner >= 0)

@@ -268,23 +268,23 @@ static int handle(struct keeper *k, const union request *msg, size_t len)
     }
 }
 
-void request_event(struct keeper *k)
+int request_event(struct keeper *k)
 {
     union request msg;
     struct wire_fds fds;
     ssize_t n = wire_recv(k->client, &msg, sizeof msg, &fds, MSG_DONTWAIT);
     if (n == -EAGAIN || n == -EINTR)
-        return;
+        return 0;
     wire_fds_close(&fds); // no request carries any
     if (n > 0 && handle(k, &msg, (size_t)n)) {
         if (msg.head.type != KEEPER_STATUS)
             k->last_request_ns = clock_ns();
-        return;
+        return 1;
     }
     k->closing = 1;
     (void)epoll_ctl(k->epoll, EPOLL_CTL_DEL, k->client, NULL);
     for (uint32_t i = 1; i < k->slots.n; i++) {
         if (k->boxes[i].state != BOX_NONE && k->boxes[i].state != BOX_DYING)
             end_begin(k, &k->boxes[i]);
-    }
+    }    return 0;
 }

@@ -57,7 +57,7 @@ enum guest_exec_flag {
 // Followed by, or in the memfd: the working directory, argc arguments, envc variables, each ended by a
 // NUL, args_len bytes in all.
 struct guest_exec {
-    struct wire_head head; // id names the exec from now on; not one that is running
+    struct wire_head head; // id names the exec as long as a process of it lives, so take another each time
     uint32_t flags;
     uint32_t uid, gid; // inside the box
     uint32_t files;    // RLIMIT_NOFILE

@@ -289,10 +289,8 @@ def host_state():
             return error.errno
 
     state = {path: read(path) for path in SAMPLED}
-    for path in sorted(pathlib.Path("/sys/fs/cgroup").glob("*/release_agent")):
-        state[str(path)] = read(path)
-    for path in sorted(pathlib.Path("/sys/fs/cgroup").glob("**/notify_on_release")):
-        if len(path.parts) <= 6:
+    for name in ("release_agent", "notify_on_release"):
+        for path in sorted(pathlib.Path("/sys/fs/cgroup").glob(f"*/{name}")):
             state[str(path)] = read(path)
     state["hostname"] = socket.gethostname()
     state["interfaces"] = sorted(os.listdir("/sys/class/net"))
