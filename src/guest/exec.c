@@ -386,6 +386,17 @@ static void run(struct guest *guest, const struct guest_exec *msg, struct plan *
     streams_close(&s);
 }
 
+void guest_rehearse(struct guest *guest)
+{
+    static char shell[] = "/bin/sh", flag[] = "-c", nothing[] = ":";
+    static char *argv[] = {shell, flag, nothing, NULL}, *envp[] = {NULL};
+    const struct guest_exec msg = {.files = 64};
+    struct plan plan = {.msg = &msg, .cwd = "/", .argv = argv, .envp = envp, .stdio = {0, 1, 2}};
+    struct exec *exec = &guest->execs[0];
+    if (start(exec, &plan) == 0)
+        (void)waitpid(exec->pid, NULL, 0);
+}
+
 void guest_exec(struct guest *guest, const struct guest_exec *msg, size_t len, struct wire_fds *fds)
 {
     struct plan plan = {.msg = msg};

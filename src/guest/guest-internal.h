@@ -62,6 +62,10 @@ void guest_boot(const struct guest_boot *boot);
 void guest_take_root(struct guest *guest, const struct guest_root *msg, struct wire_fds *fds);
 // Starts what a GUEST_EXEC message asks for and answers it.
 void guest_exec(struct guest *guest, const struct guest_exec *msg, size_t len, struct wire_fds *fds);
+// Starts a shell that ends at once. The first program in a box finds cold much that the second does not:
+// the memory that the guest shares with the spawner until it writes to it, every name on the way to the
+// C library. A box made in a quiet moment has its first program behind it when it is claimed.
+void guest_rehearse(struct guest *guest);
 void guest_signal(struct guest *guest, const struct guest_signal *msg);
 // Reaps whatever has ended and reports the execs among them.
 void guest_reap(struct guest *guest);

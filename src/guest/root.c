@@ -164,6 +164,8 @@ void guest_take_root(struct guest *guest, const struct guest_root *msg, struct w
         guest_die("seccomp filter", -r);
     guest->slot = msg->slot;
     guest->n_execs = 1;
+    if (msg->flags & GUEST_ROOT_REHEARSE)
+        guest_rehearse(guest);
     struct guest_plain ready = {
         .head = {.version = WIRE_VERSION, .type = GUEST_READY, .id = msg->head.id}};
     (void)wire_send(FD_SOCK, &ready, sizeof ready, NULL, 0, NULL, 0);

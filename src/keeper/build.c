@@ -97,6 +97,7 @@ static int send_root(struct keeper *k, struct box *box, const struct root *root,
     if (cgroups_gauges(k->cgroups, keeper_host_slot(k, box->slot), &gauges, err) < 0)
         return -1;
     m.msg.flags = GUEST_ROOT_GAUGE_MEMORY | GUEST_ROOT_GAUGE_PIDS;
+    m.msg.flags |= box->rehearse ? GUEST_ROOT_REHEARSE : 0;
     add_fd(&m, gauges.memory);
     add_fd(&m, gauges.pids);
     if (box->disk_kind != DISK_TMPFS && volume_gauges(k->volume, disk, disk_gauges) == 0) {

@@ -50,6 +50,7 @@ struct box {
     int disk_fd;      // with it
     int in_pool;  // built ahead, nobody has asked yet
     int pooled_root; // of those, gets a root too
+    int rehearse;    // and has started a program before anybody asks
     int asked;    // KEEPER_DESTROY came
     uint32_t request; // id of the message to answer
     struct box_limits limits;

@@ -90,6 +90,7 @@ void pool_work(struct keeper *k)
     box->in_pool = 1;
     if (c.ready < k->config.pool_ready) {
         box->pooled_root = 1;
+        box->rehearse = c.ready >= k->config.pool_ready / 2; // else every cycle counts
         box->disk_kind = k->volume != NULL ? DISK_BLANK : DISK_TMPFS;
         box->image = build_image(k, "host", &err);
         if (box->image == NULL) { // told to whoever claims one and fails the same way

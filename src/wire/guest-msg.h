@@ -35,6 +35,7 @@ enum guest_root_flag {
     GUEST_ROOT_GAUGE_MEMORY = 1u << 0, // a descriptor whose "oom_kill N" line counts kills
     GUEST_ROOT_GAUGE_PIDS = 1u << 1,   // a descriptor whose "max N" line counts refusals
     GUEST_ROOT_GAUGE_DISK = 1u << 2,   // two descriptors: bytes used, bytes allowed
+    GUEST_ROOT_REHEARSE = 1u << 3,     // start a shell that does nothing before GUEST_READY
 };
 
 // Descriptors: the detached root mount, n_binds detached mounts, then the gauges of `flags` in order.

@@ -116,6 +116,11 @@ def ipc_inotify(boxes):
 
 
 @judge
+def ipc_lock(boxes):
+    return exhaust(boxes, "ipc_lock", [], "lock")
+
+
+@judge
 def ipc_queues(boxes):
     return exhaust(boxes, "ipc_queues", [], "queue")
 

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/inotify.h>
 #include <sys/ipc.h>
 #include <sys/mman.h>
@@ -195,6 +196,16 @@ static int can_set_timer(void)
     return 0;
 }
 
+static int can_lock(void)
+{
+    int fd = open("/usr/bin/env", O_RDONLY | O_CLOEXEC);
+    int r = fd < 0 ? -1 : flock(fd, LOCK_EX | LOCK_NB);
+    int error = r < 0 ? errno : 0;
+    if (fd >= 0)
+        close(fd);
+    return error;
+}
+
 static int can_fork(void)
 {
     pid_t pid = fork();
@@ -249,9 +260,10 @@ int witness_run(const char *token)
             if (fds[i].revents & POLLIN)
                 greet(fds[i].fd, token);
         }
-        if (printf("BEAT %ld intact=%d strays=%d watch=%d terminal=%d queue=%d timer=%d fork=%d\n",
+        if (printf("BEAT %ld intact=%d strays=%d watch=%d terminal=%d queue=%d timer=%d "
+                   "lock=%d fork=%d\n",
                    beat, intact(&w), (int)strays, can_watch(), can_open_terminal(),
-                   can_make_queue(&w), can_set_timer(), can_fork()) < 0)
+                   can_make_queue(&w), can_set_timer(), can_lock(), can_fork()) < 0)
             break;
     }
     clean_up(&w);

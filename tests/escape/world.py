@@ -216,7 +216,7 @@ class Witness:
                 return f"the things of the witness in {self.where} were changed"
             if beat["strays"] > strays:
                 return f"the witness in {self.where} got a signal"
-            for what in ("watch", "terminal", "queue", "timer", "fork"):
+            for what in ("watch", "terminal", "queue", "timer", "lock", "fork"):
                 if beat[what]:
                     return f"the witness in {self.where} gets no {what} any more: {os.strerror(beat[what])}"
         return ""

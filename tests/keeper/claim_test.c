@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Boxes claimed from an empty and from a full pool, used, ended by request, by a blow from outside, and
-// by the end of the client.
+// Boxes claimed from an empty and from a full pool, used, ended by request, by a blow from outside,
+// and by the end of the client.
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
@@ -81,7 +81,8 @@ CHECK_CASE(full_pool_of_ready_boxes_in_memory)
     kit_await_pool(2, 0);
 }
 
-// The client may begin before the keeper has answered; with the limits that it asked for once it has.
+// The client may begin before the keeper has answered; with the limits that it asked for once it
+// has.
 CHECK_CASE(ready_box_is_used_before_it_is_taken)
 {
     kit_start(&(struct keeper_config){.boxes = 4, .pool_ready = 1, .volume_bytes = VOLUME});
@@ -132,8 +133,8 @@ CHECK_CASE(full_pool_gives_blank_boxes_their_root)
 {
     kit_start(&(struct keeper_config){.boxes = 8, .pool_blank = 3, .volume_bytes = VOLUME});
     kit_await_pool(0, 3);
-    struct claim claims[] = {
-        kit_claim(DISK_TMPFS, 0), kit_claim(DISK_BLANK, 0), kit_claim(DISK_KEPT, 21)};
+    struct claim claims[] = {kit_claim(DISK_TMPFS, 0), kit_claim(DISK_BLANK, 0),
+                             kit_claim(DISK_KEPT, 21)};
     for (unsigned i = 0; i < 3; i++) {
         claims[i].limits.disk = 64u << 20;
         use_and_destroy(&claims[i]);
@@ -216,7 +217,8 @@ CHECK_CASE(all_slots_taken)
 
 CHECK_CASE(ready_boxes_make_way)
 {
-    // They may fill every slot. They are the client's, who lets go of one for something that it needs.
+    // They may fill every slot. They are the client's, who lets go of one for something that it
+    // needs.
     kit_start(&(struct keeper_config){.boxes = 2, .pool_ready = 2, .volume_bytes = VOLUME});
     kit_await_pool(2, 0);
     struct claim claim = kit_claim(DISK_KEPT, 31);
@@ -243,8 +245,8 @@ CHECK_CASE(destroyed_while_it_runs)
     const char *word = kit_marker();
     char script[256];
     (void)snprintf(script, sizeof script,
-                   "trap '' TERM INT HUP; setsid sleep %s & (setsid sleep %s &); sleep %s", word, word,
-                   word);
+                   "trap '' TERM INT HUP; setsid sleep %s & (setsid sleep %s &); sleep %s", word,
+                   word, word);
     struct guest_event started;
     (void)kit_exec(&box, script, &started);
     KIT_AWAIT(kit_count_processes(word) >= 4);
@@ -351,8 +353,8 @@ CHECK_CASE(last_exec_ends_the_box)
     (void)snprintf(script, sizeof script, "setsid sleep %s >/dev/null 2>&1 & exit 6", word);
     const struct exec_spec spec = {
         .cwd = "/",
-        .argv = (const char *const[]){"sh", "-c", script, NULL},
-        .envp = (const char *const[]){"PATH=/usr/bin:/bin", NULL},
+        .argv = (const char *const[]){"sh",  "-c", script, NULL},
+        .envp = (const char *const[]){"PATH=/usr/bin:/bin", NULL    },
         .files = 64,
         .flags = GUEST_EXEC_LAST,
     };
@@ -425,5 +427,5 @@ KIT_MAIN(KIT_CASE(empty_pool_every_kind_of_disk), KIT_CASE(without_a_volume_only
          KIT_CASE(claims_sent_at_once_are_all_answered), KIT_CASE(all_slots_taken),
          KIT_CASE(ready_boxes_make_way), KIT_CASE(destroyed_while_it_runs),
          KIT_CASE(destroyed_twice), KIT_CASE(guest_killed_from_outside),
-         KIT_CASE(ready_box_killed_from_outside),
-         KIT_CASE(last_exec_ends_the_box), KIT_CASE(client_lets_go_of_the_guest), KIT_CASE(client_goes_away))
+         KIT_CASE(ready_box_killed_from_outside), KIT_CASE(last_exec_ends_the_box),
+         KIT_CASE(client_lets_go_of_the_guest), KIT_CASE(client_goes_away))

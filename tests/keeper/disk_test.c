@@ -269,13 +269,13 @@ CHECK_CASE(limits_that_cannot_be)
     l.disk *= 2;
     set_limits(&box, &l, KEEPER_ERROR, ERR_UNSUPPORTED);
     const struct box_limits bad[] = {
-        {.memory = 0, .disk = l.disk, .pids = 10, .cpu_milli = 100},
-        {.memory = UINT64_MAX, .disk = l.disk, .pids = 10, .cpu_milli = 100},
-        {.memory = 64 * MIB, .disk = 0, .pids = 10, .cpu_milli = 100},
-        {.memory = 64 * MIB, .disk = l.disk, .pids = 0, .cpu_milli = 100},
-        {.memory = 64 * MIB, .disk = l.disk, .pids = UINT32_MAX, .cpu_milli = 100},
-        {.memory = 64 * MIB, .disk = l.disk, .pids = 10, .cpu_milli = 0},
-        {.memory = 64 * MIB, .disk = l.disk, .pids = 10, .cpu_milli = UINT32_MAX},
+        {.memory = 0,          .disk = l.disk, .pids = 10,         .cpu_milli = 100       },
+        {.memory = UINT64_MAX, .disk = l.disk, .pids = 10,         .cpu_milli = 100       },
+        {.memory = 64 * MIB,   .disk = 0,      .pids = 10,         .cpu_milli = 100       },
+        {.memory = 64 * MIB,   .disk = l.disk, .pids = 0,          .cpu_milli = 100       },
+        {.memory = 64 * MIB,   .disk = l.disk, .pids = UINT32_MAX, .cpu_milli = 100       },
+        {.memory = 64 * MIB,   .disk = l.disk, .pids = 10,         .cpu_milli = 0         },
+        {.memory = 64 * MIB,   .disk = l.disk, .pids = 10,         .cpu_milli = UINT32_MAX},
     };
     for (unsigned i = 0; i < sizeof bad / sizeof *bad; i++)
         set_limits(&box, &bad[i], KEEPER_ERROR, ERR_INVALID);
@@ -293,8 +293,10 @@ CHECK_CASE(memory_below_what_is_used)
     struct guest_event started;
     struct keeper_event ev;
     struct err err = {0};
-    (void)kit_exec(&box, "exec python3 -c 'import time\nx = bytearray(200 << 20)\nprint(1, flush=True)\ntime.sleep(1000)'",
-                   &started);
+    (void)kit_exec(
+        &box,
+        "exec python3 -c 'import time\nx = bytearray(200 << 20)\nprint(1, flush=True)\ntime.sleep(1000)'",
+        &started);
     char c;
     assert_int_equal(read(started.out, &c, 1), 1);
     l.memory = 32 * MIB;

@@ -137,8 +137,8 @@ CHECK_CASE(terminal_when_asked_for)
     struct guest_event end;
     kit_expect_guest(&box, GUEST_EXITED, &end);
     size_t have = 0;
-    for (ssize_t n; have < sizeof text - 1 &&
-                    (n = read(ev.out, text + have, sizeof text - 1 - have)) > 0;)
+    for (ssize_t n;
+         have < sizeof text - 1 && (n = read(ev.out, text + have, sizeof text - 1 - have)) > 0;)
         have += (size_t)n;
     assert_string_equal(text, "44 133\r\n/dev/pts/0\r\n1000\r\n");
     fd_close(ev.out);
@@ -155,8 +155,8 @@ CHECK_CASE(arguments_of_every_size)
         assert_non_null(big);
         memset(big, 'x', sizes[i]);
         big[sizes[i]] = '\0';
-        struct exec_spec spec = plain_spec(
-            (const char *const[]){"sh", "-c", "printf '%s %s' ${#1} \"$2\"", "sh", big, "end", NULL});
+        struct exec_spec spec = plain_spec((const char *const[]){
+            "sh", "-c", "printf '%s %s' ${#1} \"$2\"", "sh", big, "end", NULL});
         struct guest_event ev;
         struct err err = {0};
         char got[64] = "", want[64];
@@ -241,8 +241,8 @@ CHECK_CASE(kill_while_it_forks_without_end)
     struct guest_event started, ev;
     struct err err = {0};
     (void)snprintf(script, sizeof script,
-                   "b() { sh -c 'setsid sleep %s & exit' ; b | b & }; b 2>/dev/null; sleep %s", word,
-                   word);
+                   "b() { sh -c 'setsid sleep %s & exit' ; b | b & }; b 2>/dev/null; sleep %s",
+                   word, word);
     uint32_t id = kit_exec(&box, script, &started);
     KIT_AWAIT(kit_count_processes(word) >= 50);
     assert_int_equal(guest_send_signal(box.guest, id, SIGKILL, &err), 0);
@@ -260,9 +260,10 @@ CHECK_CASE(left_behind_and_killed_by_id)
     const char *word = kit_marker();
     char script[160];
     struct err err = {0};
-    (void)snprintf(script, sizeof script,
-                   "setsid sleep %s </dev/null >/dev/null 2>&1 & (setsid sleep %s >/dev/null 2>&1 &)",
-                   word, word);
+    (void)snprintf(
+        script, sizeof script,
+        "setsid sleep %s </dev/null >/dev/null 2>&1 & (setsid sleep %s >/dev/null 2>&1 &)", word,
+        word);
     struct kit_ended e = kit_run(&box, script);
     assert_int_equal(e.status, 0);
     uint32_t id = box.next_exec;
@@ -416,8 +417,8 @@ CHECK_CASE(many_one_after_the_other_take_no_more_than_one)
 
 static void send_raw(struct kit_box *box, const void *msg, size_t len, const char *tail, int fd)
 {
-    assert_int_equal(wire_send(box->guest, msg, len, tail, tail != NULL ? strlen(tail) + 1 : 0,
-                               &fd, fd >= 0 ? 1 : 0),
+    assert_int_equal(wire_send(box->guest, msg, len, tail, tail != NULL ? strlen(tail) + 1 : 0, &fd,
+                               fd >= 0 ? 1 : 0),
                      0);
 }
 
@@ -446,20 +447,20 @@ CHECK_CASE(nonsense_is_refused_and_the_guest_lives_on)
         const char *tail;
         int fd;
     } bad[] = {
-        {raw_exec(1, 0, 0, 0), NULL, -1},
-        {raw_exec(1, 0, 7, 0), "/", -1},                           // not as long as it says
-        {raw_exec(0, 0, 2, 0), "/", -1},                           // nothing to run
-        {raw_exec(1, 0, 2, 0), "/", -1},                           // fewer strings than it says
-        {raw_exec(UINT32_MAX, UINT32_MAX, 2, 0), "/", -1},         // so many that the sum overflows
-        {raw_exec(UINT32_MAX, 0, 2, 0), "/", -1},
-        {raw_exec(1, UINT32_MAX, 2, 0), "/", -1},
-        {raw_exec(5000, 0, 2, 0), "/", -1},
-        {raw_exec(1, 0, 10, GUEST_EXEC_ARGS_FD), NULL, -1},        // no memfd
-        {raw_exec(1, 0, 11, GUEST_EXEC_ARGS_FD), NULL, small},     // past its end
-        {raw_exec(1, 0, 0, GUEST_EXEC_ARGS_FD), NULL, small},
-        {raw_exec(1, 0, UINT32_MAX, GUEST_EXEC_ARGS_FD), NULL, small},
-        {raw_exec(1, 0, 10, GUEST_EXEC_ARGS_FD), NULL, ends[0]},   // no file at all
-        {raw_exec(1, 0, 10, GUEST_EXEC_ARGS_FD), "/", small},      // both
+        {raw_exec(1,          0,          0,          0),                  NULL, -1     },
+        {raw_exec(1,          0,          7,          0),                  "/",  -1     }, // not as long as it says
+        {raw_exec(0,          0,          2,          0),                  "/",  -1     }, // nothing to run
+        {raw_exec(1,          0,          2,          0),                  "/",  -1     }, // fewer strings than it says
+        {raw_exec(UINT32_MAX, UINT32_MAX, 2,          0),                  "/",  -1     }, // so many that the sum overflows
+        {raw_exec(UINT32_MAX, 0,          2,          0),                  "/",  -1     },
+        {raw_exec(1,          UINT32_MAX, 2,          0),                  "/",  -1     },
+        {raw_exec(5000,       0,          2,          0),                  "/",  -1     },
+        {raw_exec(1,          0,          10,         GUEST_EXEC_ARGS_FD), NULL, -1     }, // no memfd
+        {raw_exec(1,          0,          11,         GUEST_EXEC_ARGS_FD), NULL, small  }, // past its end
+        {raw_exec(1,          0,          0,          GUEST_EXEC_ARGS_FD), NULL, small  },
+        {raw_exec(1,          0,          UINT32_MAX, GUEST_EXEC_ARGS_FD), NULL, small  },
+        {raw_exec(1,          0,          10,         GUEST_EXEC_ARGS_FD), NULL, ends[0]}, // no file at all
+        {raw_exec(1,          0,          10,         GUEST_EXEC_ARGS_FD), "/",  small  }, // both
     };
     for (unsigned i = 0; i < sizeof bad / sizeof *bad; i++) {
         send_raw(&box, &bad[i].msg, sizeof bad[i].msg, bad[i].tail, bad[i].fd);
@@ -469,14 +470,20 @@ CHECK_CASE(nonsense_is_refused_and_the_guest_lives_on)
     }
     // What it does not know, or is not as long as it must be, it does not answer.
     struct wire_head heads[] = {
-        {.version = WIRE_VERSION, .type = GUEST_EXEC},  {.version = WIRE_VERSION, .type = GUEST_ROOT},
-        {.version = WIRE_VERSION, .type = GUEST_READY}, {.version = WIRE_VERSION, .type = 999},
-        {.version = WIRE_VERSION, .type = 0},           {.version = 77, .type = GUEST_EXEC},
+        {.version = WIRE_VERSION, .type = GUEST_EXEC },
+        {.version = WIRE_VERSION, .type = GUEST_ROOT },
+        {.version = WIRE_VERSION, .type = GUEST_READY},
+        {.version = WIRE_VERSION, .type = 999        },
+        {.version = WIRE_VERSION, .type = 0          },
+        {.version = 77,           .type = GUEST_EXEC },
     };
     for (unsigned i = 0; i < sizeof heads / sizeof *heads; i++)
         send_raw(&box, &heads[i], sizeof heads[i], NULL, small);
     send_raw(&box, "x", 1, NULL, ends[1]);
-    struct guest_root root = {.head = {.version = WIRE_VERSION, .type = GUEST_ROOT}, .slot = 1};
+    struct guest_root root = {
+        .head = {.version = WIRE_VERSION, .type = GUEST_ROOT},
+          .slot = 1
+    };
     send_raw(&box, &root, sizeof root, NULL, small); // it has one
     assert_string_equal(kit_run(&box, "echo fine").out, "fine\n");
     fd_close(ends[0]);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <linux/btrfs.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -13,8 +14,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
-
-#include <linux/btrfs.h>
 
 #include "base/clock.h"
 #include "base/fd.h"
@@ -263,8 +262,8 @@ uint32_t kit_exec(struct kit_box *box, const char *script, struct guest_event *r
     uint32_t id = ++box->next_exec;
     const struct exec_spec spec = {
         .cwd = "/workspace",
-        .argv = (const char *const[]){"sh", "-c", script, NULL},
-        .envp = (const char *const[]){"PATH=/usr/bin:/bin", NULL},
+        .argv = (const char *const[]){"sh",  "-c", script, NULL},
+        .envp = (const char *const[]){"PATH=/usr/bin:/bin", NULL    },
         .files = 1024,
     };
     assert_int_equal(guest_send_exec(box->guest, id, &spec, &err), 0);
@@ -451,15 +450,15 @@ unsigned kit_count_cgroups(void)
     assert_non_null(f);
     while (fgets(line, sizeof line, f) != NULL) {
         char point[256];
-        if (strstr(line, " - cgroup") != NULL &&
-            sscanf(line, "%*s %*s %*s %*s %255s", point) == 1)
+        if (strstr(line, " - cgroup") != NULL && sscanf(line, "%*s %*s %*s %*s %255s", point) == 1)
             n += count_below(point, first, last);
     }
     (void)fclose(f);
     return n;
 }
 
-// The volume is mounted nowhere, but the keeper has its directories open: calls fn with the path to each.
+// The volume is mounted nowhere, but the keeper has its directories open: calls fn with the path to
+// each.
 static void each_volume_dir(void (*fn)(const char *path, unsigned *n), unsigned *n)
 {
     char path[64], file[320], target[64];

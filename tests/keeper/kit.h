@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of a real keeper share: one keeper at a time on a data directory of the test program's
-// own, boxes claimed from it, commands run in them, and a look at the machine from outside. Whatever is
-// waited for must come within KIT_PATIENCE_MS; the test fails instead of hanging.
+// What the tests of a real keeper share: one keeper at a time on a data directory of the test
+// program's own, boxes claimed from it, commands run in them, and a look at the machine from
+// outside. Whatever is waited for must come within KIT_PATIENCE_MS; the test fails instead of
+// hanging.
 #pragma once
-
-#include "check.h"
 
 #include <stdint.h>
 
 #include "box/client.h"
 #include "box/limits.h"
+#include "check.h"
 #include "keeper/keeper.h"
 
 enum { KIT_PATIENCE_MS = 30000 };
@@ -52,7 +52,8 @@ void kit_start(const struct keeper_config *config); // .data is filled in
 void kit_stop(void);
 int kit_sock(void);
 pid_t kit_pid(void);
-// Waits for the next message and checks its type. Boxes handed out ahead (KEEPER_READY) are put aside.
+// Waits for the next message and checks its type. Boxes handed out ahead (KEEPER_READY) are put
+// aside.
 void kit_expect(uint16_t type, struct keeper_event *ret);
 // Waits until the keeper has closed the connection.
 void kit_expect_closed(void);
@@ -87,10 +88,10 @@ unsigned kit_count_entries(const char *path);   // of a directory
 unsigned kit_count_fds(void);
 unsigned kit_count_mounts(void);
 unsigned kit_count_children(void);
-unsigned kit_count_cgroups(void);  // of its slots, in all hierarchies
-unsigned kit_count_disks(void);    // subvolumes
-// Quota groups of the volume. They go with their subvolume, but only when the file system has committed,
-// which this sees to.
+unsigned kit_count_cgroups(void); // of its slots, in all hierarchies
+unsigned kit_count_disks(void);   // subvolumes
+// Quota groups of the volume. They go with their subvolume, but only when the file system has
+// committed, which this sees to.
 unsigned kit_count_qgroups(void);
 pid_t kit_child(unsigned i); // the keeper's i-th child, 0 if there is none
 // A number that no other process has among its arguments; good for `sleep`.

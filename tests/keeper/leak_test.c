@@ -54,11 +54,14 @@ static void check_same(const struct counts *before)
 
 static void one_box(unsigned i, int ahead)
 {
-    struct claim claim = kit_claim(i % 4 == 0 ? DISK_TMPFS : i % 4 == 1 ? DISK_KEPT : DISK_BLANK,
+    struct claim claim = kit_claim(i % 4 == 0   ? DISK_TMPFS
+                                   : i % 4 == 1 ? DISK_KEPT
+                                                : DISK_BLANK,
                                    i % 4 == 1 ? 90 + i % 3 : 0);
     struct kit_box box = ahead && i % 3 == 0 ? kit_take_ready(&claim.limits) : kit_take(&claim);
     if (i % 5 != 0)
-        assert_int_equal(kit_run(&box, "echo x > file; setsid sleep 1000 >/dev/null 2>&1 &").status, 0);
+        assert_int_equal(kit_run(&box, "echo x > file; setsid sleep 1000 >/dev/null 2>&1 &").status,
+                         0);
     if (i % 7 == 0) {
         struct guest_event started;
         (void)kit_exec(&box, "sleep 1000", &started);
@@ -88,9 +91,10 @@ CHECK_CASE(two_hundred_boxes_without_a_pool)
 
 CHECK_CASE(two_hundred_boxes_from_a_pool)
 {
-    cycle(&(struct keeper_config){
-              .boxes = 6, .pool_ready = 2, .pool_blank = 2, .volume_bytes = VOLUME},
-          2, 2);
+    cycle(
+        &(struct keeper_config){
+            .boxes = 6, .pool_ready = 2, .pool_blank = 2, .volume_bytes = VOLUME},
+        2, 2);
 }
 
 CHECK_CASE(claims_that_fail_leave_nothing)

