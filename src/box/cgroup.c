@@ -293,8 +293,11 @@ static int limit_v1(struct cgroups *c, uint32_t slot, const struct box_limits *l
 {
     int memory = c->control[CGROUP_MEMORY], cpu = c->control[CGROUP_CPU];
     int r = weaken(WEAKEN_MEMORY) ? 0 : set(memory, slot, "memory.limit_in_bytes", l->memory);
-    // Present only where swap is accounted. Set after the limit above, which it may not be below.
+    // Present only where swap is accounted. It may never be below the limit above, so that going up it
+    // has to go first.
     int swap = weaken(WEAKEN_MEMORY) ? 0 : set(memory, slot, "memory.memsw.limit_in_bytes", l->memory);
+    if (r == -EINVAL)
+        r = set(memory, slot, "memory.limit_in_bytes", l->memory);
     if (r == 0 && swap < 0 && swap != -ENOENT)
         r = swap;
     if (r == 0 && !weaken(WEAKEN_PIDS))

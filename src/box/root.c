@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/fsuid.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -129,7 +130,9 @@ static int make_work_dirs(int disk, const struct place *place)
             return -errno;
         // A volatile mount leaves this mark against being mounted again. What could have been lost was
         // lost in a power cut only, which the volume itself recovers from.
-        (void)snprintf(mark, sizeof mark, "%s/work/incompat/volatile", place->work);
+        (void)snprintf(mark, sizeof mark, "%s/work/incompat/volatile/dirty", place->work);
+        (void)unlinkat(disk, mark, 0);
+        mark[strlen(mark) - strlen("/dirty")] = '\0';
         (void)unlinkat(disk, mark, AT_REMOVEDIR);
     }
     return 0;

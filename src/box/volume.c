@@ -11,6 +11,7 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <linux/btrfs.h>
@@ -85,6 +86,19 @@ static int make_file(int data_fd, uint64_t bytes, struct err *err)
     return -1;
 }
 
+// The loop device of a keeper that has just ended holds the file, and so the lock, until the last mount of
+// its boxes is gone.
+static int lock_file(int fd)
+{
+    enum { TRIES = 300, TRY_MS = 10 };
+    for (int i = 0; flock(fd, LOCK_EX | LOCK_NB) < 0; i++) {
+        if (i == TRIES)
+            return -1;
+        (void)nanosleep(&(struct timespec){.tv_nsec = TRY_MS * 1000000}, NULL);
+    }
+    return 0;
+}
+
 static int open_file(int data_fd, uint64_t bytes, struct err *err)
 {
     int fd = openat(data_fd, "volume.btrfs", O_RDWR | O_CLOEXEC | O_NOFOLLOW);
@@ -95,7 +109,7 @@ static int open_file(int data_fd, uint64_t bytes, struct err *err)
     }
     if (fd < 0)
         return err_sys(err, errno, "open the volume of the data directory");
-    if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+    if (lock_file(fd) < 0) {
         fd_close(fd);
         return err_set(err, ERR_CONFLICT, "another cay is using this data directory");
     }

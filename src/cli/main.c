@@ -3,10 +3,12 @@
 // `cay --version` costs what starting a process costs.
 #include <stdbool.h>
 #include <stdint.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/fd.h"
 #include "base/text.h"
 #include "base/title.h"
 #include "base/weaken.h"
@@ -91,6 +93,16 @@ static int version(void)
     return write(STDOUT_FILENO, line, sizeof line - 1) == sizeof line - 1 ? CLI_OK : CLI_FAILED;
 }
 
+// A descriptor that is missing would be given to the next thing that is opened: a socket of ours.
+static void fill_standard_streams(void)
+{
+    int fd;
+    do
+        fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd < 3);
+    fd_close(fd);
+}
+
 int main(int argc, char **argv)
 {
     weaken_init();
@@ -107,5 +119,6 @@ int main(int argc, char **argv)
     const struct command *command = find_command(argv[1]);
     if (command == NULL)
         return unknown_command(argv[1]);
+    fill_standard_streams();
     return command->run(argc - 1, argv + 1);
 }

@@ -67,8 +67,9 @@ static int claim(struct run *run, struct err *err)
 {
     struct keeper_event ev;
     // A keeper that could not start has said why, and is gone before it reads this.
-    struct err ignored;
-    (void)keeper_send_claim(run->keeper.sock, REQUEST_CLAIM, &run->options->claim, &ignored);
+    if (keeper_send_claim(run->keeper.sock, REQUEST_CLAIM, &run->options->claim, err) < 0 &&
+        err->sys_errno != EPIPE)
+        return -1;
     if (keeper_recv(run->keeper.sock, &ev, 0, err) < 0)
         return -1;
     if (ev.msg.head.type == KEEPER_ERROR)
@@ -244,7 +245,7 @@ int run_in_box(const struct run_options *options, struct run_result *ret, struct
         .options = options,
         .result = ret,
         .guest = -1,
-        .io = {.in = -1, .out = -1, .err = -1},
+        .io = {.program = {-1, -1, -1}, .ours = {-1, -1, -1}},
     };
     struct keeper_config config = {.data = options->data, .boxes = 1, .once = 1};
     sigset_t waiting;

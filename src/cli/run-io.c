@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+// Three channels between the program's streams and ours, none of which may ever make us wait: a timeout
+// must fire while a terminal is stopped or nobody reads. A channel waits either for something to read or,
+// once it has found something and could not pass it on, for room to write.
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <termios.h>
 #include <unistd.h>
 
@@ -12,7 +18,7 @@
 
 enum {
     CHUNK = 64 * 1024,
-    BIG_PIPE = 1024 * 1024,
+    AT_ONCE = 1024 * 1024,
 };
 
 static struct termios saved_mode;
@@ -34,177 +40,190 @@ void io_resize(const struct run_io *io)
 {
     struct winsize size;
     if (io->tty && ioctl(1, TIOCGWINSZ, &size) == 0)
-        (void)ioctl(io->out, TIOCSWINSZ, &size);
+        (void)ioctl(io->program[1], TIOCSWINSZ, &size);
+}
+
+// --- making them ---
+
+// Another way to the same pipe or terminal, which may be made non-blocking without doing that to whoever
+// shares ours. A file never blocks; what cannot be opened again is used as it is.
+static int open_ours(int fd)
+{
+    struct stat st;
+    char path[32];
+    (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    if (fstat(fd, &st) < 0 || !(S_ISFIFO(st.st_mode) || S_ISCHR(st.st_mode)))
+        return fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    int mode = fd == 0 ? O_RDONLY : O_WRONLY;
+    int again = open(path, mode | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    return again >= 0 ? again : fcntl(fd, F_DUPFD_CLOEXEC, 3);
 }
 
 void io_init(struct run_io *io, struct guest_event *started, const struct run_options *options,
              struct run_result *result)
 {
     *io = (struct run_io){
-        .in = TAKE_FD(started->in),
-        .out = TAKE_FD(started->out),
-        .err = TAKE_FD(started->err),
+        .program = {TAKE_FD(started->in), TAKE_FD(started->out), TAKE_FD(started->err)},
         .tty = options->tty,
-        .keep_out = options->json ? &result->out : NULL,
-        .keep_err = options->json ? &result->err : NULL,
         .keep_left = options->output,
     };
-    const int ends[] = {io->in, io->out, io->err};
     for (int i = 0; i < 3; i++) {
-        if (ends[i] >= 0)
-            (void)fd_set_nonblock(ends[i], 1);
+        io->ours[i] = open_ours(i);
+        if (io->program[i] >= 0)
+            (void)fd_set_nonblock(io->program[i], 1);
+    }
+    int input = io->tty ? io->program[1] : io->program[0];
+    io->channels[0] = (struct channel){.from = io->ours[0], .to = input};
+    io->channels[1] = (struct channel){.from = io->program[1], .to = io->ours[1]};
+    io->channels[2] = (struct channel){.from = io->program[2], .to = io->ours[2]};
+    if (options->json) {
+        io->channels[1].keep = &result->out;
+        io->channels[2].keep = &result->err;
+    }
+    for (int i = 0; i < 3; i++)
+        io->channels[i].ended = io->channels[i].from < 0 || io->channels[i].to < 0;
+}
+
+void io_done(struct run_io *io)
+{
+    for (int i = 0; i < 3; i++) {
+        fd_close(io->ours[i]);
+        fd_close(io->program[i]);
+        io->ours[i] = io->program[i] = -1;
     }
 }
 
-// --- one direction ---
+// --- moving ---
 
 enum moved {
     MOVED_SOME,
-    MOVED_NONE, // not now
+    MOVED_NONE, // nothing there, or no room
     MOVED_END,
 };
 
-// Where neither side can be spliced (a terminal, a file opened for appending): through a buffer no
-// larger than what a pipe that polled writable surely takes.
-static enum moved copy(int from, int to)
+static enum moved failed(void)
 {
-    char bytes[PIPE_BUF];
-    ssize_t n = read(from, bytes, sizeof bytes);
-    if (n < 0)
-        return errno == EAGAIN || errno == EINTR ? MOVED_NONE : MOVED_END;
-    if (n == 0)
-        return MOVED_END;
-    for (ssize_t done = 0; done < n;) {
-        ssize_t w = write(to, bytes + done, (size_t)(n - done));
-        if (w >= 0) {
-            done += w;
-        } else if (errno == EAGAIN) {
-            struct pollfd wait = {.fd = to, .events = POLLOUT};
-            (void)poll(&wait, 1, -1);
-        } else if (errno != EINTR) {
-            return MOVED_END;
-        }
+    return errno == EAGAIN || errno == EINTR ? MOVED_NONE : MOVED_END;
+}
+
+static enum moved flush(struct channel *c)
+{
+    while (c->done < c->len) {
+        ssize_t n = write(c->to, c->pending + c->done, c->len - c->done);
+        if (n < 0)
+            return failed();
+        c->done += (size_t)n;
     }
+    c->done = c->len = 0;
     return MOVED_SOME;
 }
 
-static enum moved pass(int from, int to)
+// Through a buffer, where a side cannot be spliced: a terminal, a file opened for appending.
+static enum moved copy(struct channel *c)
 {
-    ssize_t n = splice(from, NULL, to, NULL, BIG_PIPE, SPLICE_F_NONBLOCK | SPLICE_F_MOVE);
+    ssize_t n = read(c->from, c->pending, sizeof c->pending);
+    if (n < 0)
+        return failed();
+    if (n == 0)
+        return MOVED_END;
+    c->len = (size_t)n;
+    return flush(c);
+}
+
+static enum moved pass(struct channel *c)
+{
+    if (c->len > 0)
+        return flush(c);
+    if (c->no_splice)
+        return copy(c);
+    ssize_t n = splice(c->from, NULL, c->to, NULL, AT_ONCE, SPLICE_F_NONBLOCK | SPLICE_F_MOVE);
     if (n > 0)
         return MOVED_SOME;
     if (n == 0)
         return MOVED_END;
-    if (errno == EINVAL)
-        return copy(from, to);
-    return errno == EAGAIN || errno == EINTR ? MOVED_NONE : MOVED_END;
+    if (errno != EINVAL)
+        return failed();
+    c->no_splice = true;
+    return copy(c);
 }
 
-static enum moved keep(struct run_io *io, int from, struct buf *to)
+static enum moved keep(struct run_io *io, struct channel *c)
 {
     char bytes[CHUNK];
-    ssize_t n = read(from, bytes, sizeof bytes);
+    ssize_t n = read(c->from, bytes, sizeof bytes);
     if (n < 0)
-        return errno == EAGAIN || errno == EINTR ? MOVED_NONE : MOVED_END;
+        return failed();
     if (n == 0)
         return MOVED_END;
     size_t take = (uint64_t)n < io->keep_left ? (size_t)n : (size_t)io->keep_left;
-    if (buf_append(to, bytes, take) < 0 || take < (size_t)n)
+    if (buf_append(c->keep, bytes, take) < 0 || take < (size_t)n)
         io->truncated = true;
     io->keep_left -= take;
     return MOVED_SOME;
 }
 
-static void move_output(struct run_io *io, int *from, int to, struct buf *kept)
+static bool is_readable(int fd)
 {
-    enum moved moved = kept != NULL ? keep(io, *from, kept) : pass(*from, to);
-    if (moved == MOVED_END) {
-        fd_close(*from);
-        *from = -1;
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    return poll(&p, 1, 0) > 0;
+}
+
+// The program's end of input is closed so that it sees the end. A terminal's master stays open: closing it
+// would hang the program up, which may well open its terminal again.
+static void end(struct run_io *io, struct channel *c)
+{
+    c->ended = true;
+    if (c == &io->channels[0] && !io->tty) {
+        fd_close(io->program[0]);
+        io->program[0] = -1;
     }
 }
 
-static void move_input(struct run_io *io)
+static enum moved move(struct run_io *io, struct channel *c)
 {
-    int to = io->tty ? io->out : io->in;
-    if ((io->tty ? copy(0, to) : pass(0, to)) != MOVED_END)
-        return;
-    io->ours_in_ended = true;
-    if (!io->tty) {
-        fd_close(io->in);
-        io->in = -1;
-    }
+    enum moved moved = c->keep != NULL ? keep(io, c) : pass(c);
+    if (moved == MOVED_END)
+        end(io, c);
+    c->wants_room = moved == MOVED_NONE && (c->len > 0 || is_readable(c->from));
+    return moved;
 }
 
 // --- all of them ---
 
-static unsigned add(struct pollfd *fds, unsigned n, int fd, short events)
-{
-    fds[n] = (struct pollfd){.fd = fd, .events = events};
-    return n + 1;
-}
-
 unsigned io_poll(struct run_io *io, struct pollfd *fds)
 {
     unsigned n = 0;
-    if (!io->ours_in_ended && (io->in >= 0 || (io->tty && io->out >= 0)))
-        n = add(fds, n, 0, POLLIN);
-    if (io->out >= 0)
-        n = add(fds, n, io->out, POLLIN);
-    if (io->err >= 0)
-        n = add(fds, n, io->err, POLLIN);
-    if (io->in >= 0) // only to hear that nobody reads any more
-        n = add(fds, n, io->in, 0);
+    for (int i = 0; i < 3; i++) {
+        struct channel *c = &io->channels[i];
+        if (c->ended)
+            continue;
+        fds[n++] = c->wants_room ? (struct pollfd){.fd = c->to, .events = POLLOUT}
+                                 : (struct pollfd){.fd = c->from, .events = POLLIN};
+    }
     return n;
-}
-
-static bool writable(int fd)
-{
-    struct pollfd p = {.fd = fd, .events = POLLOUT};
-    return poll(&p, 1, 0) > 0;
 }
 
 void io_move(struct run_io *io, const struct pollfd *fds, unsigned n)
 {
-    for (unsigned i = 0; i < n; i++) {
-        if (fds[i].revents == 0)
+    unsigned next = 0;
+    for (int i = 0; i < 3 && next < n; i++) {
+        if (io->channels[i].ended)
             continue;
-        if (fds[i].fd == 0) {
-            move_input(io);
-        } else if (fds[i].fd == io->in) {
-            fd_close(io->in);
-            io->in = -1;
-        } else if (fds[i].fd == io->out) {
-            if (io->keep_out != NULL || writable(1))
-                move_output(io, &io->out, 1, io->keep_out);
-        } else if (fds[i].fd == io->err) {
-            if (io->keep_err != NULL || writable(2))
-                move_output(io, &io->err, 2, io->keep_err);
-        }
+        if (fds[next++].revents != 0)
+            (void)move(io, &io->channels[i]);
     }
 }
 
-static void drain(struct run_io *io, int *from, int to, struct buf *kept)
-{
-    struct pollfd p = {.fd = *from, .events = POLLIN};
-    while (*from >= 0 && poll(&p, 1, 0) > 0 && p.revents != 0) {
-        struct pollfd out = {.fd = to, .events = POLLOUT};
-        if (kept == NULL)
-            (void)poll(&out, 1, -1);
-        move_output(io, from, to, kept);
-    }
-}
-
+// What the program printed before it ended is still to be had; we wait for whoever reads ours, not for
+// those who hold the program's end open.
 void io_drain(struct run_io *io)
 {
-    drain(io, &io->out, 1, io->keep_out);
-    drain(io, &io->err, 2, io->keep_err);
-}
-
-void io_done(struct run_io *io)
-{
-    fd_close(io->in);
-    fd_close(io->out);
-    fd_close(io->err);
-    io->in = io->out = io->err = -1;
+    for (int i = 1; i < 3; i++) {
+        struct channel *c = &io->channels[i];
+        while (!c->ended && (c->len > 0 || is_readable(c->from))) {
+            struct pollfd room = {.fd = c->to, .events = POLLOUT};
+            if (move(io, c) == MOVED_NONE && c->wants_room)
+                (void)poll(&room, 1, -1);
+        }
+    }
 }

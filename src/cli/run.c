@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 #include "base/json.h"
 #include "base/opt.h"
 #include "base/text.h"
+#include "box/image.h"
 #include "box/limits.h"
 #include "cli/cli.h"
 #include "wire/spawner-msg.h"
@@ -79,6 +81,16 @@ static int parse_u32(const char *text, uint64_t min, uint64_t max, uint32_t *ret
     return 0;
 }
 
+// No more than we may have ourselves: raising that takes a capability that root may lack.
+static int parse_files(const char *text, uint32_t *ret, struct err *err)
+{
+    struct rlimit ours;
+    uint64_t max = LIMIT_FILES_MAX;
+    if (getrlimit(RLIMIT_NOFILE, &ours) == 0 && ours.rlim_max < max)
+        max = ours.rlim_max;
+    return parse_u32(text, LIMIT_FILES_MIN, max, ret, err);
+}
+
 static int parse_user(const char *text, struct run_options *o, struct err *err)
 {
     char uid[16];
@@ -127,6 +139,8 @@ static int take_flag(struct run_options *o, enum run_flag flag, const char *valu
     struct box_limits *l = &o->claim.limits;
     switch (flag) {
     case FLAG_IMAGE:
+        if (!image_name_valid(value))
+            return err_set(err, ERR_INVALID, "not a name that an image can have");
         o->claim.image = value;
         return 0;
     case FLAG_MEMORY:
@@ -138,7 +152,7 @@ static int take_flag(struct run_options *o, enum run_flag flag, const char *valu
     case FLAG_DISK:
         return parse_size(value, &l->disk, err);
     case FLAG_FILES:
-        return parse_u32(value, LIMIT_FILES_MIN, LIMIT_FILES_MAX, &o->files, err);
+        return parse_files(value, &o->files, err);
     case FLAG_OUTPUT:
         return parse_size(value, &o->output, err);
     case FLAG_TIMEOUT:
@@ -205,6 +219,8 @@ static const char *const reason_names[] = {
 
 static int exit_code(const struct run_result *r)
 {
+    if (r->start_failed != 0)
+        return r->start_failed;
     switch (r->reason) {
     case RUN_EXIT:
         return WEXITSTATUS(r->status);
@@ -254,7 +270,7 @@ static void put_limits(struct json *j, const struct run_result *r)
     json_close_array(j);
 }
 
-static int print_json(const struct run_result *r)
+static int print_json(const struct run_result *r, const struct err *err)
 {
     auto_buf text;
     struct json j;
@@ -271,6 +287,10 @@ static int print_json(const struct run_result *r)
         json_key(&j, "signal");
         json_put_int(&j, WTERMSIG(r->status));
     }
+    if (r->start_failed != 0) {
+        json_key(&j, "error");
+        json_put_str(&j, err->msg);
+    }
     put_limits(&j, r);
     put_output(&j, r);
     json_key(&j, "duration");
@@ -281,13 +301,13 @@ static int print_json(const struct run_result *r)
     json_put_uint(&j, r->memory_peak);
     json_close_object(&j);
     (void)buf_append_char(&text, '\n');
-    struct err err;
+    struct err failed;
     int e = json_finish(&j);
     if (e == 0)
         e = fd_write_all(1, text.data, text.len);
     if (e < 0) {
-        (void)err_sys(&err, -e, "print the result");
-        return cli_fail(&err);
+        (void)err_sys(&failed, -e, "print the result");
+        return cli_fail(&failed);
     }
     return exit_code(r);
 }
@@ -348,12 +368,17 @@ int cmd_run(int argc, char **argv)
     late_env(&o);
     buf_init(&result.out, o.output);
     buf_init(&result.err, o.output);
-    if (run_in_box(&o, &result, &err) < 0) {
+    int code;
+    if (run_in_box(&o, &result, &err) < 0 && !(o.json && result.start_failed != 0)) {
         (void)cli_fail(&err);
-        return result.start_failed != 0 ? result.start_failed : CLI_FAILED;
+        code = result.start_failed != 0 ? result.start_failed : CLI_FAILED;
+    } else if (o.json) {
+        code = print_json(&result, &err);
+    } else {
+        explain(&o, &result);
+        code = exit_code(&result);
     }
-    if (o.json)
-        return print_json(&result);
-    explain(&o, &result);
-    return exit_code(&result);
+    buf_done(&result.out);
+    buf_done(&result.err);
+    return code;
 }

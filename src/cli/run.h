@@ -53,19 +53,30 @@ int run_in_box(const struct run_options *options, struct run_result *ret, struct
 
 // --- run-io.c ---
 
+// Bytes that go one way. `keep` instead of `to` where --json collects them.
+struct channel {
+    int from, to;
+    struct buf *keep;
+    bool ended;
+    bool wants_room; // waits for `to`, not for `from`
+    bool no_splice;
+    size_t done, len; // of `pending`: read but not written yet
+    char pending[4096];
+};
+
 struct run_io {
-    int in, out, err; // the program's ends; with a terminal `out` is its master and serves for input too
+    int program[3]; // the program's input, output, error; with a terminal its master is the second
+    int ours[3];
     bool tty;
-    bool ours_in_ended;
-    struct buf *keep_out, *keep_err; // NULL: pass through
-    uint64_t keep_left;
     bool truncated;
+    uint64_t keep_left;
+    struct channel channels[3];
 };
 
 void io_init(struct run_io *io, struct guest_event *started, const struct run_options *options,
              struct run_result *result);
 // Fills what to wait for; returns how many of at most IO_POLL_MAX.
-enum { IO_POLL_MAX = 6 };
+enum { IO_POLL_MAX = 3 };
 struct pollfd;
 unsigned io_poll(struct run_io *io, struct pollfd *fds);
 void io_move(struct run_io *io, const struct pollfd *fds, unsigned n);

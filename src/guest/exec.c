@@ -27,6 +27,7 @@
 #include "base/weaken.h"
 #include "guest/guest-internal.h"
 #include "guest/spawn.h"
+#include "wire/spawner-msg.h"
 
 // What root in a box keeps, over its own user namespace only. Without mount, network, device, raw socket
 // or trace powers: those would only widen what a kernel bug can be reached with.
@@ -73,6 +74,10 @@ static int drop_caps(void)
 
 static int take_identity(const struct guest_exec *msg, int tty)
 {
+    if (msg->uid >= SLOT_BOX_IDS || msg->gid >= SLOT_BOX_IDS) { // all ones would mean "as it is"
+        errno = EINVAL;
+        return -1;
+    }
     if (!weaken(WEAKEN_USERNS) && setns(FD_USERNS, CLONE_NEWUSER) < 0)
         return -1;
     if (tty && fchown(0, msg->uid, 5) < 0)
@@ -136,9 +141,11 @@ static int run_child(void *arg)
 {
     struct plan *plan = arg;
     int tty = (plan->msg->flags & GUEST_EXEC_TTY) != 0;
-    (void)setsid();
+    // A group of its own, to be signalled as one. A session costs more and is for terminals.
+    (void)(tty ? setsid() : setpgid(0, 0));
     for (int fd = 0; fd < 3; fd++) {
-        if (dup2(plan->stdio[fd], fd) < 0)
+        int from = plan->stdio[fd];
+        if (from == fd ? fcntl(fd, F_SETFD, 0) < 0 : dup2(from, fd) < 0)
             return fail(plan, STEP_SETUP);
     }
     if (take_identity(plan->msg, tty) < 0 || limit(plan->msg) < 0)
@@ -196,6 +203,8 @@ static int open_pipe(struct streams *s, int child_fd)
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) < 0)
         return -errno;
+    // It is the guest's, which nobody in the box is; /dev/stdin and its like open it by name.
+    (void)fchmod(ends[0], 0666);
     int child_end = child_fd == 0 ? 0 : 1;
     s->child[child_fd] = ends[child_end];
     s->ours[s->n++] = ends[!child_end];
@@ -287,6 +296,20 @@ static int is_usable(struct exec *exec)
     return exec->state == EXEC_FREE;
 }
 
+// Linux kills whatever is cloned into a cgroup that was killed once (it compares the wrong counter, seen on
+// 6.18), so that the entry needs a new one.
+static int renew_cgroup(struct guest *guest, unsigned i)
+{
+    char name[16];
+    (void)snprintf(name, sizeof name, "e%u", i);
+    fd_close(guest->execs[i].cgroup);
+    guest->execs[i].cgroup = -1;
+    if (unlinkat(FD_CGROUP, name, AT_REMOVEDIR) < 0)
+        return -errno;
+    guest->execs[i].killed = 0;
+    return guest_exec_cgroup(guest, i);
+}
+
 static struct exec *find(struct guest *guest, uint32_t id)
 {
     for (unsigned i = 0; i < guest->n_execs; i++) {
@@ -298,7 +321,8 @@ static struct exec *find(struct guest *guest, uint32_t id)
 
 static int take_entry(struct guest *guest, uint32_t id, struct exec **ret)
 {
-    if (find(guest, id) != NULL)
+    struct exec *same = find(guest, id);
+    if (same != NULL && !is_usable(same))
         return -EEXIST;
     unsigned i = 0;
     while (i < guest->n_execs && !is_usable(&guest->execs[i]))
@@ -311,8 +335,10 @@ static int take_entry(struct guest *guest, uint32_t id, struct exec **ret)
             return r;
         guest->n_execs++;
     }
-    *ret = &guest->execs[i];
-    return 0;
+    int r = guest->execs[i].killed ? renew_cgroup(guest, i) : 0;
+    if (r == 0)
+        *ret = &guest->execs[i];
+    return r;
 }
 
 // --- putting it together ---
@@ -376,7 +402,6 @@ static void run(struct guest *guest, const struct guest_exec *msg, struct plan *
     }
     exec->id = msg->head.id;
     exec->state = EXEC_RUNNING;
-    exec->killed = 0;
     exec->last = (msg->flags & GUEST_EXEC_LAST) != 0;
     struct guest_started started = {
         .head = {.version = WIRE_VERSION, .type = GUEST_STARTED, .id = msg->head.id},

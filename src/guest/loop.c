@@ -76,6 +76,9 @@ _Noreturn void guest_main(const struct guest_boot *boot)
     (void)sigfillset(&all);
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &all, NULL);
+    // What our ancestors ignored, programs in the box would ignore too.
+    for (int sig = 1; sig < NSIG; sig++)
+        (void)signal(sig, SIG_DFL);
     (void)sigaction(SIGCHLD, &child, NULL);
     guest_boot(boot);
 

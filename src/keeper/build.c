@@ -245,9 +245,6 @@ static int settle(struct keeper *k, struct box *box, struct err *err)
     pid_t pid = child_of_pidfd(box->pidfd);
     if (pid < 0)
         return err_set(err, ERR_INTERNAL, "a box ended before it was ready");
-    int r = keeper_watch(k, box->pidfd, EVENT_END, box->slot);
-    if (r < 0)
-        return err_sys(err, -r, "watch a box");
     if (cgroups_join(k->cgroups, keeper_host_slot(k, box->slot), pid, err) < 0)
         return -1;
     box->joined = 1;
@@ -261,10 +258,15 @@ void build_spawned(struct keeper *k, struct box *box, int pidfd)
     box->mntns = ioctl(pidfd, PIDFD_GET_MNT_NAMESPACE, 0);
     if (k->config.once)
         spawner_link_end(k);
-    if (settle(k, box, &err) < 0)
-        build_failed(k, box, &err);
-    else if (box->state == BOX_DYING)
+    int r = keeper_watch(k, pidfd, EVENT_END, box->slot);
+    if (r < 0)
+        (void)err_sys(&err, -r, "watch a box");
+    else if (box->state != BOX_DYING)
+        r = settle(k, box, &err);
+    if (box->state == BOX_DYING) // given up while it was made
         end_begin(k, box);
+    else if (r < 0)
+        build_failed(k, box, &err);
 }
 
 static void ready(struct keeper *k, struct box *box)

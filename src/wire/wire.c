@@ -73,19 +73,17 @@ ssize_t wire_recv(int sock, void *buf, size_t size, struct wire_fds *fds, int fl
     if (n < 0)
         return -errno;
     collect_fds(&hdr, fds);
-    if (n == 0)
-        return 0;
     int r = 0;
-    if (hdr.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
+    if (n == 0)
+        r = fds->n > 0 ? -EPROTO : 0; // an empty message that carries something, or the end
+    else if (hdr.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
         r = -EMSGSIZE;
     else if ((size_t)n < sizeof(struct wire_head) ||
              ((const struct wire_head *)buf)->version != WIRE_VERSION)
         r = -EPROTO;
-    if (r < 0) {
+    if (r < 0)
         wire_fds_close(fds);
-        return r;
-    }
-    return n;
+    return r < 0 ? r : n;
 }
 
 void wire_fds_close(struct wire_fds *fds)
