@@ -13,7 +13,7 @@
 #include "base/fd.h"
 
 static const char *const dirs[] = {
-    "new", "p",  "d",  "s",        "proc",    "empty", "empty/dir", "dev",
+    "new", "p",  "d",  "s",  "old",         "proc",    "empty", "empty/dir", "dev",
     "dev/pts", "dev/shm", "sys", "sys/devices", "sys/devices/system", "sys/devices/system/cpu",
     "sys/fs",  "sys/fs/cgroup", "sys/class", "sys/kernel", "sys/kernel/mm",
     "sys/kernel/mm/transparent_hugepage",

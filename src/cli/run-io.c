@@ -168,15 +168,16 @@ static bool is_readable(int fd)
     return poll(&p, 1, 0) > 0;
 }
 
-// The program's end of input is closed so that it sees the end. A terminal's master stays open: closing it
-// would hang the program up, which may well open its terminal again.
+// The program's stream is closed, so that it sees the end of its input, or that nobody reads it any more. A
+// terminal's master stays open: closing it would hang the program up, which may well open it again.
 static void end(struct run_io *io, struct channel *c)
 {
+    int which = (int)(c - io->channels);
     c->ended = true;
-    if (c == &io->channels[0] && !io->tty) {
-        fd_close(io->program[0]);
-        io->program[0] = -1;
-    }
+    if (io->tty)
+        return;
+    fd_close(io->program[which]);
+    io->program[which] = -1;
 }
 
 static enum moved move(struct run_io *io, struct channel *c)
@@ -218,11 +219,14 @@ void io_move(struct run_io *io, const struct pollfd *fds, unsigned n)
 // those who hold the program's end open.
 void io_drain(struct run_io *io)
 {
+    enum { TURNS = 32 }; // more than a full pipe takes: whatever comes after that is not the program's
     for (int i = 1; i < 3; i++) {
         struct channel *c = &io->channels[i];
-        while (!c->ended && (c->len > 0 || is_readable(c->from))) {
+        for (int turn = 0; !c->ended && (c->len > 0 || (turn < TURNS && is_readable(c->from)));) {
             struct pollfd room = {.fd = c->to, .events = POLLOUT};
-            if (move(io, c) == MOVED_NONE && c->wants_room)
+            if (move(io, c) != MOVED_NONE)
+                turn++;
+            else if (c->wants_room)
                 (void)poll(&room, 1, -1);
         }
     }

@@ -28,7 +28,7 @@ static const char *const masked_files[] = {
     "kallsyms", "keys",    "key-users", "config.gz", "diskstats", "partitions",  "interrupts",
     "cmdline",  "modules", "locks",     "iomem",     "ioports",   "sched_debug", "sys/kernel/core_pattern",
 };
-static const char *const masked_dirs[] = {"acpi", "asound", "bus", "driver", "fs", "irq", "scsi", "tty"};
+static const char *const masked_dirs[] = {"acpi", "asound", "bus", "driver", "fs", "irq", "scsi", "tty", "pressure"};
 
 void guest_place_fd(int fd, int place)
 {
@@ -76,7 +76,11 @@ static void mask(const char *what, const char *with)
 
 static void stage_proc(void)
 {
-    if (mount("proc", "/p", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
+    // Without a pid namespace of ours only the host's own /proc is to be had.
+    int r = weaken(WEAKEN_PID)
+                ? mount("/proc", "/p", NULL, MS_BIND | MS_REC, NULL)
+                : mount("proc", "/p", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
+    if (r < 0)
         guest_die("mount /proc", errno);
     if (weaken(WEAKEN_MASKS))
         return;
@@ -94,20 +98,21 @@ static void stage_proc(void)
 
 static void stage_dev(uint32_t slot)
 {
-    // Terminals belong to root and group tty of the box, whose ids in Z these are. The machine has 4096
-    // of them for all.
+    // Terminals belong to whoever opens them and to group tty of the box, whose id in Z this is. The
+    // machine has 4096 of them for all.
     char opts[96];
-    (void)snprintf(opts, sizeof opts, "newinstance,ptmxmode=0666,mode=0620,uid=%u,gid=%u%s",
-                   slot * SLOT_IDS, slot * SLOT_IDS + 5, weaken(WEAKEN_TERMINALS) ? "" : ",max=256");
-    if (mount("/dev", "/d", NULL, MS_BIND, NULL) < 0)
+    (void)snprintf(opts, sizeof opts, "newinstance,ptmxmode=0666,mode=0620,gid=%u%s",
+                   slot * SLOT_IDS + 5, weaken(WEAKEN_TERMINALS) ? "" : ",max=256");
+    if (mount("/dev", "/d", NULL, MS_BIND | (weaken(WEAKEN_DEV) ? MS_REC : 0), NULL) < 0)
         guest_die("bind /dev", errno);
-    if (mount("devpts", "/d/pts", "devpts", MS_NOSUID | MS_NOEXEC, opts) < 0)
+    if (!weaken(WEAKEN_DEV) && mount("devpts", "/d/pts", "devpts", MS_NOSUID | MS_NOEXEC, opts) < 0)
         guest_die("mount /dev/pts", errno);
     (void)snprintf(opts, sizeof opts, "mode=1777,uid=%u,gid=%u", slot * SLOT_IDS, slot * SLOT_IDS);
-    if (mount("shm", "/d/shm", "tmpfs", MS_NOSUID | MS_NODEV, opts) < 0)
+    if (!weaken(WEAKEN_DEV) && mount("shm", "/d/shm", "tmpfs", MS_NOSUID | MS_NODEV, opts) < 0)
         guest_die("mount /dev/shm", errno);
     guest_place_fd(open("/d/pts", O_PATH | O_DIRECTORY | O_CLOEXEC), FD_PTS);
-    if (mount("/sys", "/s", NULL, MS_BIND, NULL) < 0)
+    int deep = weaken(WEAKEN_SYS) || weaken(WEAKEN_CGROUPFS) ? MS_REC : 0;
+    if (mount("/sys", "/s", NULL, MS_BIND | (unsigned long)deep, NULL) < 0)
         guest_die("bind /sys", errno);
 }
 

@@ -32,7 +32,7 @@
 // What root in a box keeps, over its own user namespace only. Without mount, network, device, raw socket
 // or trace powers: those would only widen what a kernel bug can be reached with.
 static const uint64_t kept_caps =
-    1ull << CAP_CHOWN | 1ull << CAP_DAC_OVERRIDE | 1ull << CAP_DAC_READ_SEARCH | 1ull << CAP_FOWNER |
+    1ull << CAP_CHOWN | 1ull << CAP_DAC_OVERRIDE | 1ull << CAP_FOWNER |
     1ull << CAP_FSETID | 1ull << CAP_KILL | 1ull << CAP_SETGID | 1ull << CAP_SETUID |
     1ull << CAP_SETPCAP | 1ull << CAP_NET_BIND_SERVICE | 1ull << CAP_SYS_CHROOT |
     1ull << CAP_SETFCAP | 1ull << CAP_IPC_OWNER;
@@ -72,15 +72,13 @@ static int drop_caps(void)
     return (int)syscall(SYS_capset, &head, caps);
 }
 
-static int take_identity(const struct guest_exec *msg, int tty)
+static int take_identity(const struct guest_exec *msg)
 {
     if (msg->uid >= SLOT_BOX_IDS || msg->gid >= SLOT_BOX_IDS) { // all ones would mean "as it is"
         errno = EINVAL;
         return -1;
     }
     if (!weaken(WEAKEN_USERNS) && setns(FD_USERNS, CLONE_NEWUSER) < 0)
-        return -1;
-    if (tty && fchown(0, msg->uid, 5) < 0)
         return -1;
     if (syscall(SYS_setgroups, 0, NULL) < 0 || syscall(SYS_setresgid, msg->gid, msg->gid, msg->gid) < 0)
         return -1;
@@ -95,7 +93,7 @@ static int take_identity(const struct guest_exec *msg, int tty)
 static int limit(const struct guest_exec *msg)
 {
     struct rlimit files = {.rlim_cur = msg->files, .rlim_max = msg->files};
-    struct rlimit none = {0};
+    struct rlimit none = {.rlim_cur = 1, .rlim_max = 1}; // 0 still feeds a handler behind a pipe
     if (!weaken(WEAKEN_FILES) && setrlimit(RLIMIT_NOFILE, &files) < 0)
         return -1;
     return weaken(WEAKEN_CORE) ? 0 : setrlimit(RLIMIT_CORE, &none);
@@ -148,10 +146,12 @@ static int run_child(void *arg)
         if (from == fd ? fcntl(fd, F_SETFD, 0) < 0 : dup2(from, fd) < 0)
             return fail(plan, STEP_SETUP);
     }
-    if (take_identity(plan->msg, tty) < 0 || limit(plan->msg) < 0)
+    if (take_identity(plan->msg) < 0 || limit(plan->msg) < 0)
         return fail(plan, STEP_SETUP);
     if (!weaken(WEAKEN_FDS))
         (void)close_range(3, ~0u, 0);
+    for (int fd = FD_SOCK; weaken(WEAKEN_FDS) && fd < FD_FIRST_FREE; fd++)
+        (void)fcntl(fd, F_SETFD, 0);
     if (tty && ioctl(0, TIOCSCTTY, 0) < 0)
         return fail(plan, STEP_SETUP);
     (void)umask(022);
@@ -194,6 +194,8 @@ static int open_terminal(struct streams *s, const struct guest_exec *msg)
     s->child[0] = ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
     if (s->child[0] < 0)
         return -errno;
+    // It is the guest's, which nobody in the box is, and whoever has it may open it by its name.
+    (void)fchmod(s->child[0], 0666);
     (void)ioctl(master, TIOCSWINSZ, &size);
     return 0;
 }

@@ -62,13 +62,13 @@ static int assemble(const struct guest_root *msg, const struct wire_fds *fds)
 static void enter(int root)
 {
     if (weaken(WEAKEN_MNT)) {
-        if (fchdir(root) < 0 || mkdirat(root, "oldroot", 0755) < 0 ||
-            syscall(SYS_pivot_root, ".", "oldroot") < 0)
-            guest_die("pivot_root", errno);
-    } else if (fchdir(root) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 ||
-               umount2(".", MNT_DETACH) < 0) {
-        guest_die("pivot_root", errno);
+        auto_fd old = open_tree(AT_FDCWD, "/old", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
+        if (old < 0 || mkdirat(root, "oldroot", 0755) < 0 ||
+            move_mount(old, "", root, "oldroot", MOVE_MOUNT_F_EMPTY_PATH) < 0)
+            guest_die("keep the host's root", errno);
     }
+    if (fchdir(root) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 || umount2(".", MNT_DETACH) < 0)
+        guest_die("pivot_root", errno);
     if (chdir("/") < 0)
         guest_die("chdir /", errno);
 }
@@ -100,10 +100,12 @@ static void become_powerless(uint32_t slot)
     uint32_t id = slot * SLOT_IDS + (weaken(WEAKEN_GUESTUID) ? 0 : SLOT_GUEST_ID);
     struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct none[2] = {0};
-    if (syscall(SYS_setgroups, 0, NULL) < 0 || syscall(SYS_setresgid, id, id, id) < 0 ||
-        syscall(SYS_setresuid, id, id, id) < 0)
+    // Without B to become root in, the guest has to stay what user code shall be.
+    int stay = weaken(WEAKEN_USERNS);
+    if (!stay && (syscall(SYS_setgroups, 0, NULL) < 0 || syscall(SYS_setresgid, id, id, id) < 0 ||
+                  syscall(SYS_setresuid, id, id, id) < 0))
         guest_die("guest identity", errno);
-    if (syscall(SYS_capset, &head, none) < 0)
+    if (!stay && syscall(SYS_capset, &head, none) < 0)
         guest_die("drop capabilities", errno);
     if (prctl(PR_SET_DUMPABLE, weaken(WEAKEN_DUMPABLE) ? 1 : 0, 0, 0, 0) < 0)
         guest_die("dumpable", errno);
@@ -155,11 +157,16 @@ void guest_take_root(struct guest *guest, const struct guest_root *msg, struct w
             guest_die("open /dev/null", errno);
         fd_close(null);
     }
+    // Whoever may gain privileges may not load a filter, unless it still has some.
+    int early = weaken(WEAKEN_NNP) && !weaken(WEAKEN_SECCOMP);
+    int r = early ? filter_load() : 0;
+    if (r < 0)
+        guest_die("seccomp filter", -r);
     become_powerless(msg->slot);
-    int r = guest_exec_cgroup(guest, 0);
+    r = guest_exec_cgroup(guest, 0);
     if (r < 0)
         guest_die("exec cgroup", -r);
-    r = weaken(WEAKEN_SECCOMP) ? 0 : filter_load();
+    r = weaken(WEAKEN_SECCOMP) || early ? 0 : filter_load();
     if (r < 0)
         guest_die("seccomp filter", -r);
     guest->slot = msg->slot;

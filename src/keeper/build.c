@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/weaken.h"
 #include "box/root.h"
 #include "keeper/keeper-internal.h"
 #include "wire/guest-msg.h"
@@ -133,7 +134,8 @@ int build_root(struct keeper *k, struct box *box, struct err *err)
     if (box->disk_fd < 0)
         return -1;
     struct root_disk options = {.fd = box->disk_fd, .idmap = box->disk_kind != DISK_TMPFS};
-    if (root_make(&box->image->image, &options, box->userns, keeper_host_id(k, box->slot), &box->root,
+    int shift = weaken(WEAKEN_USERNS) ? -1 : box->userns;
+    if (root_make(&box->image->image, &options, shift, keeper_host_id(k, box->slot), &box->root,
                   err) < 0)
         return -1;
     return send_root_if_due(k, box, err);
@@ -183,7 +185,7 @@ static void continue_with_userns(struct keeper *k, struct box *box)
 
 static int begin(struct keeper *k, struct box *box, struct err *err)
 {
-    uint32_t guest_uid = keeper_host_id(k, box->slot) + SLOT_GUEST_ID;
+    uint32_t guest_uid = keeper_host_id(k, box->slot) + (weaken(WEAKEN_GUESTUID) ? 0 : SLOT_GUEST_ID);
     if (k->spawner < 0)
         return err_set(err, ERR_INTERNAL, "the spawner has ended: restart Cay");
     if (spawner_link_userns(k, box, err) < 0)

@@ -56,7 +56,7 @@ void end_begin(struct keeper *k, struct box *box)
     box->state = BOX_DYING;
     if (box->pidfd >= 0) {
         (void)pidfd_send_signal(box->pidfd, SIGKILL, NULL, 0);
-        if (weaken(WEAKEN_PID))
+        if (weaken(WEAKEN_PID) && !weaken(WEAKEN_CGROUPKILL))
             cgroups_kill(k->cgroups, keeper_host_slot(k, box->slot));
     } else if (!spawning) {
         finish(k, box);

@@ -51,7 +51,7 @@ static int start_in_z(struct keeper *k, struct spawner_start *start, struct err 
     };
     // What is used in Z counts against its owner's limits (inotify, for one): an id of ours, not root.
     // Only in effect, and with our securebits, so that no capability is lost.
-    (void)syscall(SYS_setresuid, -1, weaken(WEAKEN_USERNS) ? 0 : keeper_host_id(k, 0), -1);
+    (void)syscall(SYS_setresuid, -1, weaken(WEAKEN_UCOUNTS) ? 0 : keeper_host_id(k, 0), -1);
     long pid = syscall(SYS_clone3, &args, sizeof args);
     int clone_errno = errno;
     (void)syscall(SYS_setresuid, -1, 0, -1);

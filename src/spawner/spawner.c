@@ -60,12 +60,57 @@ static void answer_error(int sock, uint32_t id, const char *step, int sys_errno)
 
 // --- becoming the spawner ---
 
+// For canaries: what of the host a box shall see although it should not, and where on the stage.
+static const struct {
+    enum weakness when;
+    const char *from, *to;
+} leaks[] = {
+    {WEAKEN_DEV,      "/dev",           "dev"          },
+    {WEAKEN_SYS,      "/sys",           "sys"          },
+    {WEAKEN_CGROUPFS, "/sys/fs/cgroup", "sys/fs/cgroup"},
+    {WEAKEN_MNT,      "/",              "old"          },
+};
+
+enum { N_LEAKS = sizeof leaks / sizeof *leaks };
+
+static int open_leaks(int ret[N_LEAKS])
+{
+    // Without a user namespace in between, the host's shared mounts would take part in what follows.
+    if (weaken(WEAKEN_USERNS) && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+        return -errno;
+    for (unsigned i = 0; i < N_LEAKS; i++) {
+        unsigned flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE;
+        ret[i] = weaken(leaks[i].when) ? open_tree(AT_FDCWD, leaks[i].from, flags) : -1;
+        if (weaken(leaks[i].when) && ret[i] < 0)
+            return -errno;
+    }
+    return 0;
+}
+
+static int hang_leaks(const int trees[N_LEAKS])
+{
+    for (unsigned i = 0; i < N_LEAKS; i++) {
+        if (trees[i] >= 0 &&
+            move_mount(trees[i], "", AT_FDCWD, leaks[i].to, MOVE_MOUNT_F_EMPTY_PATH) < 0)
+            return -errno;
+        fd_close(trees[i]);
+    }
+    return 0;
+}
+
 // From a copy of the host's mounts, which is all that a new mount namespace can begin with, to the stage.
 static int enter_stage(int stage)
 {
+    int trees[N_LEAKS];
+    int r = open_leaks(trees);
+    if (r < 0)
+        return r;
     // Any directory would do as the place to hang it on: all of this copy goes next.
     if (move_mount(stage, "", AT_FDCWD, "/dev", MOVE_MOUNT_F_EMPTY_PATH) < 0 || fchdir(stage) < 0)
         return -errno;
+    r = hang_leaks(trees);
+    if (r < 0)
+        return r;
     // The host's own /proc, whole: boxes get a new one each, which the kernel gives only to those who
     // can see one already.
     auto_fd proc = open_tree(AT_FDCWD, "/proc", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // cmocka with the headers that it wants before it, in the order that it wants, and what the unit
-// tests share: running a list of cases, and a way to see a child abort.
+// tests share: running a list of cases, a way to see a child abort, and a count of what is open.
 #pragma once
 
 // clang-format off
@@ -11,6 +11,7 @@
 #include <cmocka.h>
 // clang-format on
 
+#include <dirent.h>
 #include <stdio.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -41,4 +42,16 @@ static inline int check_signal(void (*fn)(void))
     if (pid < 0 || waitpid(pid, &status, 0) != pid)
         return -1;
     return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+// How many descriptors this process has. Before and after a case the same, or something leaked.
+static inline int check_fds(void)
+{
+    int n = 0;
+    DIR *dir = opendir("/proc/self/fd");
+    assert_non_null(dir);
+    while (readdir(dir) != NULL)
+        n++;
+    (void)closedir(dir);
+    return n;
 }
