@@ -122,7 +122,7 @@ CHECK_CASE(input_is_a_pipe_when_asked_for)
 CHECK_CASE(terminal_when_asked_for)
 {
     struct kit_box box = take_one();
-    const char *script = "stty size; test -t 0 && test -t 1 && test -t 2 && tty; stat -c %u $(tty)";
+    const char *script = "stty size; test -t 0 && test -t 1 && test -t 2 && tty; stat -c %a $(tty)";
     struct exec_spec spec = plain_spec((const char *const[]){"sh", "-c", script, NULL});
     struct guest_event ev;
     struct err err = {0};
@@ -140,7 +140,7 @@ CHECK_CASE(terminal_when_asked_for)
     for (ssize_t n;
          have < sizeof text - 1 && (n = read(ev.out, text + have, sizeof text - 1 - have)) > 0;)
         have += (size_t)n;
-    assert_string_equal(text, "44 133\r\n/dev/pts/0\r\n1000\r\n");
+    assert_string_equal(text, "44 133\r\n/dev/pts/0\r\n666\r\n");
     fd_close(ev.out);
     (void)kit_destroy(&box);
 }

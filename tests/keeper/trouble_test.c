@@ -252,6 +252,8 @@ CHECK_CASE(spawner_killed_while_boxes_are_made)
             struct keeper_event ev;
             assert_int_equal(keeper_recv(kit_sock(), &ev, 0, &err), 1);
             answers += ev.msg.head.type == KEEPER_CLAIMED || ev.msg.head.type == KEEPER_ERROR;
+            if (ev.msg.head.type == KEEPER_ERROR && ev.msg.head.id == 0)
+                answers = N; // the keeper had not started yet, and does not
             fd_close(ev.guest);
         }
         kit_stop();
