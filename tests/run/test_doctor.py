@@ -8,6 +8,7 @@ import pathlib
 import pty
 import random
 import shlex
+import shutil
 import signal
 import subprocess
 import time
@@ -276,7 +277,8 @@ def test_an_old_kernel_is_told_and_gets_its_own_way_to_mount(data):
 
 
 def test_programs_that_are_not_installed(data):
-    checks = run_json("--data", data, env={"PATH": "/nonexistent"})
+    hidden = [shutil.which(name, path="/usr/sbin:/usr/bin:/sbin:/bin") for name in ("mmdebstrap", "mkfs.btrfs")]
+    checks = run_mounted("; ".join(f"mount --bind /dev/null {path}" for path in hidden), "--data", data)
     assert checks["mmdebstrap"]["state"] == "missing"
     assert "apt-get install btrfs-progs" in checks["mkfs.btrfs"]["advice"]
     assert checks["box"]["state"] == "ok"
