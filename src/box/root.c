@@ -79,7 +79,8 @@ static int make_layer_dirs(void)
     (void)mkdir("/run/cay", 0700);
     (void)mkdir(LAYER_DIR, 0700);
     if (mount("cay", LAYER_DIR, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=0700") < 0 ||
-        mkdir(LAYER_DIR "/lower", 0700) < 0 || mkdir(LAYER_DIR "/disk", 0700) < 0)
+        mkdir(LAYER_DIR "/lower", 0700) < 0 || mkdir(LAYER_DIR "/disk", 0700) < 0 ||
+        mkdir(LAYER_DIR "/tree", 0700) < 0)
         return -errno;
     made = 1;
     return 0;
@@ -104,111 +105,119 @@ static void detach(const char *name)
         (void)umount2(path, MNT_DETACH);
 }
 
-// Where an overlay keeps what is written: "up" and "work" on the disk for the root itself, "up.usr" and
-// "work.usr" for what is bound on its /usr.
-struct place {
-    char up[GUEST_TARGET_MAX + 8], work[GUEST_TARGET_MAX + 8];
-};
-
-static struct place place_of(const char *target)
+static int make_work_dirs(int disk)
 {
-    struct place place;
-    const char *dot = target != NULL ? "." : "";
-    target = target != NULL ? target : "";
-    (void)snprintf(place.up, sizeof place.up, "up%s%s", dot, target);
-    (void)snprintf(place.work, sizeof place.work, "work%s%s", dot, target);
-    return place;
-}
-
-static int make_work_dirs(int disk, const struct place *place)
-{
-    char mark[GUEST_TARGET_MAX + 48];
-    if (mkdirat(disk, place->up, 0755) < 0 && errno != EEXIST)
+    if (mkdirat(disk, "up", 0755) < 0 && errno != EEXIST)
         return -errno;
-    if (mkdirat(disk, place->work, 0755) < 0) {
-        if (errno != EEXIST)
-            return -errno;
-        // A volatile mount leaves this mark against being mounted again. What could have been lost was
-        // lost in a power cut only, which the volume itself recovers from.
-        (void)snprintf(mark, sizeof mark, "%s/work/incompat/volatile/dirty", place->work);
-        (void)unlinkat(disk, mark, 0);
-        mark[strlen(mark) - strlen("/dirty")] = '\0';
-        (void)unlinkat(disk, mark, AT_REMOVEDIR);
-    }
+    if (mkdirat(disk, "work", 0755) == 0)
+        return 0;
+    if (errno != EEXIST)
+        return -errno;
+    // A volatile mount leaves this mark against being mounted again. What could have been lost was lost in
+    // a power cut only, which the volume itself recovers from.
+    (void)unlinkat(disk, "work/work/incompat/volatile/dirty", 0);
+    (void)unlinkat(disk, "work/work/incompat/volatile", AT_REMOVEDIR);
     return 0;
 }
 
-static int configure(int fs, int lower, int disk, const struct place *place, int durable)
+// Makes the overlay of what was set; -1 stands for a layer that could not be.
+static int finish_overlay(int fs, int r)
 {
-    const struct layer layers[] = {
-        {"lowerdir+", "lowerdir", lower, "lower", "."        },
-        {"upperdir",  "upperdir", disk,  "disk",  place->up  },
-        {"workdir",   "workdir",  disk,  "disk",  place->work},
-    };
-    int r = 0;
-    for (int i = 0; r == 0 && i < 3; i++)
-        r = set_layer(fs, &layers[i]);
-    // Unmounting an overlay syncs its whole volume, behind everybody's writes; not a volatile one.
-    if (r == 0 && !durable && fsconfig(fs, FSCONFIG_SET_FLAG, "volatile", NULL, 0) < 0)
-        r = -errno;
-    if (r == 0 && fsconfig(fs, FSCONFIG_SET_STRING, "source", "cay", 0) < 0)
-        r = -errno;
-    if (r == 0 && fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
-        r = -errno;
-    return r;
-}
-
-static int mount_overlay(int lower, int disk, const struct place *place, int durable)
-{
-    auto_fd fs = fsopen("overlay", FSOPEN_CLOEXEC);
-    if (fs < 0)
-        return -errno;
-    int r = make_work_dirs(disk, place);
-    if (r == 0)
-        r = configure(fs, lower, disk, place, durable);
     if (r < 0)
         return r;
+    // No id of its own on the disk: it would only cost a write. Kernels before 6.6 have none anyway.
+    (void)fsconfig(fs, FSCONFIG_SET_STRING, "uuid", "null", 0);
+    if (fsconfig(fs, FSCONFIG_SET_STRING, "source", "cay", 0) < 0 ||
+        fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+        return -errno;
     uint64_t attrs = MOUNT_ATTR_RELATIME;
     attrs |= weaken(WEAKEN_NOSUID) ? 0 : MOUNT_ATTR_NOSUID;
     attrs |= weaken(WEAKEN_DEV) ? 0 : MOUNT_ATTR_NODEV;
-    auto_fd mnt = fsmount(fs, FSMOUNT_CLOEXEC, (unsigned)attrs);
+    int fd = fsmount(fs, FSMOUNT_CLOEXEC, (unsigned)attrs);
+    return fd < 0 ? -errno : fd;
+}
+
+static int set_layers(int fs, const struct layer *layers, int n)
+{
+    int r = 0;
+    for (int i = 0; r == 0 && i < n; i++)
+        r = set_layer(fs, &layers[i]);
+    return r;
+}
+
+// The root itself: the image below, the disk above.
+static int mount_root(int lower, int disk, int durable)
+{
+    auto_fd fs = fsopen("overlay", FSOPEN_CLOEXEC);
+    const struct layer layers[] = {
+        {"lowerdir+", "lowerdir", lower, "lower", "."   },
+        {"upperdir",  "upperdir", disk,  "disk",  "up"  },
+        {"workdir",   "workdir",  disk,  "disk",  "work"},
+    };
+    int r = fs < 0 ? -errno : make_work_dirs(disk);
+    if (r == 0)
+        r = set_layers(fs, layers, 3);
+    // Unmounting an overlay syncs its whole volume, behind everybody's writes; not a volatile one.
+    if (r == 0 && !durable && fsconfig(fs, FSCONFIG_SET_FLAG, "volatile", NULL, 0) < 0)
+        r = -errno;
+    auto_fd mnt = finish_overlay(fs, r);
     struct statvfs st;
     if (mnt < 0 || fstatvfs(mnt, &st) < 0)
-        return -errno;
+        return mnt < 0 ? mnt : -errno;
     // An overlay that cannot make its work directory becomes read-only without a word.
     return st.f_flag & ST_RDONLY ? -EROFS : TAKE_FD(mnt);
 }
 
-// The image's tree at `fd` with the disk above it.
-static int overlay(int fd, const char *target, int disk, int userns, int durable, int *plain)
+// A further tree of the image, read-only. Not simply bound: the files of a bind are the host's own, whose
+// opening inotify reports and whose locks are one, for the host and for every box. An overlay without a
+// disk must have two layers; the second is the empty directory that it is laid over.
+static int mount_tree(int tree, int lower, const char *target)
 {
-    struct place place = place_of(target);
-    auto_fd lower = clone_tree(fd, userns, MOUNT_ATTR_RDONLY, plain);
-    if (lower < 0)
-        return lower;
-    int r = attach(lower, "lower");
-    if (r == 0)
-        r = mount_overlay(lower, disk, &place, durable);
-    detach("lower");
-    return r;
+    auto_fd fs = fsopen("overlay", FSOPEN_CLOEXEC);
+    const struct layer layers[] = {
+        {"lowerdir+", NULL, tree,  "tree",  "."   },
+        {"lowerdir+", NULL, lower, "lower", target},
+    };
+    char both[96];
+    int r = fs < 0 ? -errno : 0;
+    if (r == 0 && root_attach_layers) {
+        (void)snprintf(both, sizeof both, LAYER_DIR "/tree/.:" LAYER_DIR "/lower/%s", target);
+        r = fsconfig(fs, FSCONFIG_SET_STRING, "lowerdir", both, 0) < 0 ? -errno : 0;
+    } else if (r == 0) {
+        r = set_layers(fs, layers, 2);
+    }
+    return finish_overlay(fs, r);
 }
 
-// The root, and on it what else the image consists of. Not simply bound: the files of a bind are the
-// host's own, whose opening inotify reports and whose locks are one, for the host and for every box.
-static int make_all(const struct image *image, int disk, int userns, int durable, struct root *root)
+static int make_trees(const struct image *image, int lower, int userns, struct root *root)
 {
-    root->overlay = overlay(image->root_fd, NULL, disk, userns, durable, &root->plain);
-    if (root->overlay < 0)
-        return root->overlay;
     for (unsigned i = 0; i < image->n_binds; i++) {
         const struct image_bind *bind = &image->binds[i];
-        int fd = overlay(bind->fd, bind->target, disk, userns, durable, &root->plain);
+        auto_fd tree = clone_tree(bind->fd, userns, MOUNT_ATTR_RDONLY, &root->plain);
+        int fd = tree < 0 ? tree : attach(tree, "tree");
+        if (fd == 0)
+            fd = mount_tree(tree, lower, bind->target);
+        detach("tree");
         if (fd < 0)
             return fd;
         root->targets[root->n_binds] = bind->target;
         root->binds[root->n_binds++] = fd;
     }
     return 0;
+}
+
+static int make_all(const struct image *image, int disk, int userns, int durable, struct root *root)
+{
+    auto_fd lower = clone_tree(image->root_fd, userns, MOUNT_ATTR_RDONLY, &root->plain);
+    if (lower < 0)
+        return lower;
+    int r = attach(lower, "lower");
+    if (r == 0)
+        r = root->overlay = mount_root(lower, disk, durable);
+    if (r >= 0)
+        r = make_trees(image, lower, userns, root);
+    detach("lower");
+    return r;
 }
 
 // The mounter's file system ids must be ones that B knows, or a work directory cannot be made on an

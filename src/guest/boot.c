@@ -25,10 +25,10 @@
 // Readable by anybody although they tell of the machine or of its other users. What only the host's root
 // may read (kcore, kmsg, timer_list, slabinfo...) the kernel refuses by itself.
 static const char *const masked_files[] = {
-    "kallsyms", "keys",    "key-users", "config.gz", "diskstats", "partitions",  "interrupts",
-    "cmdline",  "modules", "locks",     "iomem",     "ioports",   "sched_debug", "sys/kernel/core_pattern",
+    "kallsyms", "keys",  "config.gz", "diskstats",   "partitions",              "interrupts", "cmdline",
+    "modules",  "locks", "iomem",     "sched_debug", "sys/kernel/core_pattern",
 };
-static const char *const masked_dirs[] = {"acpi", "asound", "bus", "driver", "fs", "irq", "scsi", "tty", "pressure"};
+static const char *const masked_dirs[] = {"acpi", "asound", "bus", "fs", "irq", "scsi", "pressure"};
 
 void guest_place_fd(int fd, int place)
 {
@@ -43,15 +43,15 @@ void guest_place_fd(int fd, int place)
 static void settle_fds(const struct guest_boot *boot)
 {
     enum { HIGH = 900 };
-    const int keep[] = {boot->sock, boot->userns, boot->cgroup};
-    const int place[] = {FD_SOCK, FD_USERNS, FD_CGROUP};
-    for (int i = 0; i < 3; i++) // out of each other's way first
+    const int keep[] = {boot->sock, boot->userns};
+    const int place[] = {FD_SOCK, FD_USERNS};
+    for (int i = 0; i < 2; i++) // out of each other's way first
         (void)dup3(keep[i], HIGH + i, O_CLOEXEC);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 2; i++) {
         if (dup3(HIGH + i, place[i], O_CLOEXEC) < 0)
             _exit(1);
     }
-    (void)close_range(FD_CGROUP + 1, ~0u, 0);
+    (void)close_range(FD_USERNS + 1, ~0u, 0);
 }
 
 static void raise_loopback(void)

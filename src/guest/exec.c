@@ -396,7 +396,7 @@ static void run(struct guest *guest, const struct guest_exec *msg, struct plan *
     int tty = (msg->flags & GUEST_EXEC_TTY) != 0;
     for (int i = 0; i < 3; i++)
         plan->stdio[i] = s.child[tty ? 0 : i];
-    guest_read_gauges(guest, &exec->before);
+    exec->before = guest->gauges_seen;
     if (start(exec, plan) < 0) {
         streams_close(&s);
         answer_failed(msg->head.id, plan->step, plan->sys_errno);
@@ -459,6 +459,7 @@ static void report(struct guest *guest, struct exec *exec)
 {
     struct gauges now;
     guest_read_gauges(guest, &now);
+    guest->gauges_seen = now;
     struct guest_exited msg = {
         .head = {.version = WIRE_VERSION, .type = GUEST_EXITED, .id = exec->id},
         .status = exec->status,

@@ -12,8 +12,8 @@ enum guest_fd {
     FD_NULL = 0, // 0, 1 and 2 are /dev/null
     FD_SOCK = 3,
     FD_USERNS,
-    FD_CGROUP,
     FD_PTS,
+    FD_CGROUP,       // the box's cgroup2 directory, delegated to our uid
     FD_ROOT,         // O_PATH of /, for statfs
     FD_GAUGE_MEMORY, // -1 behind a gauge that is not there is expressed by guest.gauges
     FD_GAUGE_PIDS,
@@ -50,6 +50,7 @@ struct exec {
 struct guest {
     uint32_t slot;
     uint32_t gauges; // enum guest_root_flag
+    struct gauges gauges_seen; // when an exec ended last: what was felt since then is the next ones'
     unsigned n_execs; // entries ever used
     struct exec execs[GUEST_EXECS_MAX];
 };

@@ -12,7 +12,6 @@ struct guest_boot {
     uint32_t slot;
     int sock;
     int userns; // B
-    int cgroup; // the box's cgroup2 directory, delegated to the guest's uid
 };
 
 _Noreturn void guest_main(const struct guest_boot *boot);

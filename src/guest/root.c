@@ -46,13 +46,13 @@ static void attach(int root, int from, const char *from_path, const char *target
 
 static int assemble(const struct guest_root *msg, const struct wire_fds *fds)
 {
-    if (move_mount(fds->fd[0], "", AT_FDCWD, "/new", MOVE_MOUNT_F_EMPTY_PATH) < 0)
+    if (move_mount(fds->fd[1], "", AT_FDCWD, "/new", MOVE_MOUNT_F_EMPTY_PATH) < 0)
         guest_die("attach root", errno);
     int root = open("/new", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (root < 0)
         guest_die("open root", errno);
     for (unsigned i = 0; i < msg->n_binds; i++)
-        attach(root, fds->fd[1 + i], "", msg->target[i]);
+        attach(root, fds->fd[2 + i], "", msg->target[i]);
     attach(root, AT_FDCWD, "/d", "dev");
     attach(root, AT_FDCWD, "/p", "proc");
     attach(root, AT_FDCWD, "/s", "sys");
@@ -83,7 +83,7 @@ static void take_gauges(struct guest *guest, const struct guest_root *msg, struc
         {GUEST_ROOT_GAUGE_PIDS,   FD_GAUGE_PIDS,      FD_GAUGE_PIDS    },
         {GUEST_ROOT_GAUGE_DISK,   FD_GAUGE_DISK_USED, FD_GAUGE_DISK_MAX},
     };
-    unsigned next = 1 + msg->n_binds;
+    unsigned next = 2 + msg->n_binds;
     for (unsigned i = 0; i < sizeof table / sizeof *table; i++) {
         if (!(msg->flags & table[i].flag))
             continue;
@@ -113,10 +113,10 @@ static void become_powerless(uint32_t slot)
         guest_die("no_new_privs", errno);
 }
 
-// The descriptors that came along: one root, the binds, the gauges. More or fewer is nonsense.
+// The descriptors that came along: cgroup, root, binds, gauges. More or fewer is nonsense.
 static int count_fits(const struct guest_root *msg, const struct wire_fds *fds)
 {
-    unsigned want = 1 + msg->n_binds;
+    unsigned want = 2 + msg->n_binds;
     want += (msg->flags & GUEST_ROOT_GAUGE_MEMORY) ? 1 : 0;
     want += (msg->flags & GUEST_ROOT_GAUGE_PIDS) ? 1 : 0;
     want += (msg->flags & GUEST_ROOT_GAUGE_DISK) ? 2 : 0;
@@ -148,6 +148,7 @@ void guest_take_root(struct guest *guest, const struct guest_root *msg, struct w
     int root = assemble(msg, fds);
     enter(root);
     fd_close(root);
+    guest_place_fd(wire_fds_take(fds, 0), FD_CGROUP);
     take_gauges(guest, msg, fds);
     wire_fds_close(fds);
     guest_place_fd(open("/", O_PATH | O_DIRECTORY | O_CLOEXEC), FD_ROOT);

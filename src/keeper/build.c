@@ -89,6 +89,10 @@ static int send_root(struct keeper *k, struct box *box, const struct root *root,
     };
     struct cgroup_gauges gauges;
     int disk_gauges[2] = {-1, -1};
+    auto_fd cgroup = cgroups_open_dir(k->cgroups, keeper_host_slot(k, box->slot), err);
+    if (cgroup < 0)
+        return -1;
+    add_fd(&m, cgroup);
     add_fd(&m, root->overlay);
     for (unsigned i = 0; i < root->n_binds; i++) {
         (void)snprintf(m.msg.target[i], sizeof m.msg.target[i], "%s", root->targets[i]);
@@ -150,11 +154,8 @@ static int send_spawn(struct keeper *k, struct box *box, int guest_end, struct e
         .slot = box->slot,
         .has_userns = box->userns >= 0,
     };
-    auto_fd dir = cgroups_open_dir(k->cgroups, keeper_host_slot(k, box->slot), err);
-    if (dir < 0)
-        return -1;
-    const int fds[] = {guest_end, dir, box->userns};
-    int r = wire_send(k->spawner, &msg, sizeof msg, NULL, 0, fds, msg.has_userns ? 3 : 2);
+    const int fds[] = {guest_end, box->userns};
+    int r = wire_send(k->spawner, &msg, sizeof msg, NULL, 0, fds, msg.has_userns ? 2 : 1);
     return r < 0 ? err_sys(err, -r, "ask the spawner for a box") : 0;
 }
 
@@ -188,12 +189,13 @@ static int begin(struct keeper *k, struct box *box, struct err *err)
     uint32_t guest_uid = keeper_host_id(k, box->slot) + (weaken(WEAKEN_GUESTUID) ? 0 : SLOT_GUEST_ID);
     if (k->spawner < 0)
         return err_set(err, ERR_INTERNAL, "the spawner has ended: restart Cay");
-    if (spawner_link_userns(k, box, err) < 0)
+    // The spawner first: it works while we go on.
+    if (spawner_link_userns(k, box, err) < 0 || spawn(k, box, err) < 0)
         return -1;
     if (cgroups_make(k->cgroups, keeper_host_slot(k, box->slot), guest_uid, &box->limits, err) < 0)
         return -1;
     box->has_cgroups = 1;
-    return spawn(k, box, err);
+    return 0;
 }
 
 void build_start(struct keeper *k, struct box *box)

@@ -257,7 +257,7 @@ static uint64_t box_flags(void)
 static void spawn_guest(int sock, const struct spawner_spawn *msg, struct wire_fds *fds,
                         const struct spawner *spawner)
 {
-    if (fds->n != (msg->has_userns ? 3 : 2) ||
+    if (fds->n != (msg->has_userns ? 2 : 1) ||
         (!msg->has_userns && (spawner->userns < 0 || spawner->slot != msg->slot))) {
         answer_error(sock, msg->head.id, "spawn message", EINVAL);
         return;
@@ -274,8 +274,7 @@ static void spawn_guest(int sock, const struct spawner_spawn *msg, struct wire_f
         struct guest_boot boot = {
             .slot = msg->slot,
             .sock = fds->fd[0],
-            .cgroup = fds->fd[1],
-            .userns = msg->has_userns ? fds->fd[2] : spawner->userns,
+            .userns = msg->has_userns ? fds->fd[1] : spawner->userns,
         };
         guest_main(&boot);
     }

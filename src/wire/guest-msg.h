@@ -38,7 +38,8 @@ enum guest_root_flag {
     GUEST_ROOT_REHEARSE = 1u << 3,     // start a shell that does nothing before GUEST_READY
 };
 
-// Descriptors: the detached root mount, n_binds detached mounts, then the gauges of `flags` in order.
+// Descriptors: the box's cgroup2 directory, the detached root mount, n_binds detached mounts, then the
+// gauges of `flags` in order.
 struct guest_root {
     struct wire_head head;
     uint32_t slot;

@@ -29,8 +29,8 @@ struct spawner_slot {
     uint32_t pad;
 };
 
-// Descriptors, in this order: the guest's end of its socket, the box's cgroup2 directory, B if
-// has_userns (else it is the one made for that slot just before).
+// Descriptors, in this order: the guest's end of its socket, B if has_userns (else it is the one made for
+// that slot just before).
 struct spawner_spawn {
     struct wire_head head;
     uint32_t slot;

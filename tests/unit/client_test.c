@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Both kinds of peer played by a stranger: whatever it sends, what is handed on is sound, and nothing that
-// it sent stays open.
-#include "box/client.h"
-
+// Both kinds of peer played by a stranger: whatever it sends, what is handed on is sound, and
+// nothing that it sent stays open.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -14,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "box/client.h"
 #include "check.h"
 
 struct pair {
@@ -227,25 +226,25 @@ CHECK_CASE(guest_answers_of_every_type_length_and_kind)
     assert_int_equal(pipe2(other, O_CLOEXEC), 0);
     const int p0 = k.pipe[0], p1 = k.pipe[1], q = other[0];
     const struct set sets[] = {
-        {"none",                  {-1},                        0, 0},
-        {"a terminal",            {k.tty},                     1, 1},
-        {"a pipe for a terminal", {p0},                        1, 0},
-        {"a file",                {k.file},                    1, 0},
-        {"a directory",           {k.dir},                     1, 0},
-        {"/dev/null",             {k.null},                    1, 0},
-        {"a socket",              {k.socket[0]},               1, 0},
-        {"two pipes",             {p0, q},                     2, 1},
-        {"a pipe and a file",     {p0, k.file},                2, 0},
-        {"a file and a pipe",     {k.file, p0},                2, 0},
-        {"a terminal and a pipe", {k.tty, p0},                 2, 0},
-        {"two terminals",         {k.tty, k.tty},              2, 0},
-        {"a socket and a pipe",   {k.socket[0], p0},           2, 0},
-        {"three pipes",           {p0, q, p1},                 3, 1},
-        {"two and a directory",   {p0, q, k.dir},              3, 0},
-        {"two and a file",        {p0, q, k.file},             3, 0},
-        {"two and /dev/null",     {p0, q, k.null},             3, 0},
-        {"three terminals",       {k.tty, k.tty, k.tty},       3, 0},
-        {"four pipes",            {p0, q, p1, q},              4, 0},
+        {"none",                  {-1},                  0, 0},
+        {"a terminal",            {k.tty},               1, 1},
+        {"a pipe for a terminal", {p0},                  1, 0},
+        {"a file",                {k.file},              1, 0},
+        {"a directory",           {k.dir},               1, 0},
+        {"/dev/null",             {k.null},              1, 0},
+        {"a socket",              {k.socket[0]},         1, 0},
+        {"two pipes",             {p0, q},               2, 1},
+        {"a pipe and a file",     {p0, k.file},          2, 0},
+        {"a file and a pipe",     {k.file, p0},          2, 0},
+        {"a terminal and a pipe", {k.tty, p0},           2, 0},
+        {"two terminals",         {k.tty, k.tty},        2, 0},
+        {"a socket and a pipe",   {k.socket[0], p0},     2, 0},
+        {"three pipes",           {p0, q, p1},           3, 1},
+        {"two and a directory",   {p0, q, k.dir},        3, 0},
+        {"two and a file",        {p0, q, k.file},       3, 0},
+        {"two and /dev/null",     {p0, q, k.null},       3, 0},
+        {"three terminals",       {k.tty, k.tty, k.tty}, 3, 0},
+        {"four pipes",            {p0, q, p1, q},        4, 0},
     };
     struct pair p = pair_open();
     for (unsigned type = 0; type <= GUEST_TYPE_MAX + 1; type++) {
@@ -280,13 +279,13 @@ CHECK_CASE(garbage)
         size_t len;
         int sys_errno;
     } rows[] = {
-        {"x",                            1,  EPROTO  },
-        {"\1\0\5\0\0\0\0",               7,  EPROTO  }, // one byte short of a head
-        {"\0\0\5\0\0\0\0\0",             8,  EPROTO  }, // version 0
-        {"\2\0\5\0\0\0\0\0",             8,  EPROTO  }, // of tomorrow
-        {"\0\1\5\0\0\0\0\0",             8,  EPROTO  }, // the other byte order
-        {"GET / HTTP/1.1\r\n\r\n",       18, EPROTO  },
-        {"\xff\xff\xff\xff\xff\xff\xff\xff", 8, EPROTO},
+        {"x",                                1,  EPROTO},
+        {"\1\0\5\0\0\0\0",                   7,  EPROTO}, // one byte short of a head
+        {"\0\0\5\0\0\0\0\0",                 8,  EPROTO}, // version 0
+        {"\2\0\5\0\0\0\0\0",                 8,  EPROTO}, // of tomorrow
+        {"\0\1\5\0\0\0\0\0",                 8,  EPROTO}, // the other byte order
+        {"GET / HTTP/1.1\r\n\r\n",           18, EPROTO},
+        {"\xff\xff\xff\xff\xff\xff\xff\xff", 8,  EPROTO},
     };
     struct kinds k = kinds_open();
     struct pair p = pair_open();
@@ -342,15 +341,16 @@ CHECK_CASE(a_peer_that_is_gone)
     pair_done(&p);
 }
 
-// A keeper that could not start says why and ends without having read what it was asked. The kernel then
-// reports a reset before the words, once.
+// A keeper that could not start says why and ends without having read what it was asked. The kernel
+// then reports a reset before the words, once.
 CHECK_CASE(last_words_of_a_keeper_that_read_nothing)
 {
     for (int flags = 0; flags <= MSG_DONTWAIT; flags += MSG_DONTWAIT) {
         struct pair p = pair_open();
         struct keeper_event ev;
         struct err err = {0};
-        struct keeper_error words = {.head = head(KEEPER_ERROR), .code = ERR_DENIED, .msg = "not root"};
+        struct keeper_error words = {
+            .head = head(KEEPER_ERROR), .code = ERR_DENIED, .msg = "not root"};
         assert_int_equal(keeper_send_status(p.us, 1, &err), 0);
         assert_int_equal(keeper_send_status(p.us, 2, &err), 0);
         assert_int_equal(wire_send(p.them, &words, sizeof words, NULL, 0, NULL, 0), 0);
@@ -576,7 +576,8 @@ CHECK_CASE(exec_with_short_strings)
 {
     const char *const argv[] = {"/bin/echo", "", "a b", "\xff\n", NULL};
     const char *const envp[] = {"PATH=/bin", "", "=", NULL};
-    struct exec_spec spec = {.cwd = "/w", .argv = argv, .envp = envp, .uid = 1, .gid = 2, .files = 3};
+    struct exec_spec spec = {
+        .cwd = "/w", .argv = argv, .envp = envp, .uid = 1, .gid = 2, .files = 3};
     check_sent(&spec, 0);
     spec.envp = no_strings;
     spec.cwd = "";
@@ -599,7 +600,8 @@ static void with_bytes(size_t bytes, void (*check)(const struct exec_spec *, int
         arg[i] = (char)('!' + i * 7 % 90);
     arg[len] = '\0';
     const char *const argv[] = {arg, NULL}, *const envp[] = {"", NULL};
-    const struct exec_spec spec = {.cwd = "/", .argv = argv, .envp = envp, .flags = GUEST_EXEC_STDIN};
+    const struct exec_spec spec = {
+        .cwd = "/", .argv = argv, .envp = envp, .flags = GUEST_EXEC_STDIN};
     check(&spec, in_memfd);
     free(arg);
 }
@@ -682,21 +684,21 @@ CHECK_CASE(guest_failures)
         enum err_code code;
         const char *text;
     } rows[] = {
-        {STEP_CWD,   ENOENT,     ERR_NOT_FOUND, "working directory '/w': No such file or directory"},
-        {STEP_CWD,   EACCES,     ERR_DENIED,    "working directory '/w': Permission denied"        },
-        {STEP_EXEC,  ENOENT,     ERR_NOT_FOUND, "'p%s' cannot be started: No such file or directory"},
-        {STEP_EXEC,  ENOEXEC,    ERR_INTERNAL,  "'p%s' cannot be started: Exec format error"       },
-        {STEP_SETUP, EAGAIN,     ERR_EXHAUSTED, "start 'p%s': Resource temporarily unavailable"    },
-        {STEP_ARGS,  E2BIG,      ERR_INTERNAL,  "start 'p%s': Argument list too long"              },
-        {STEP_NONE,  EPERM,      ERR_DENIED,    "start 'p%s': Operation not permitted"             },
-        {STEP_MAX,   EPERM,      ERR_DENIED,    "start 'p%s': Operation not permitted"             },
-        {99,         EPERM,      ERR_DENIED,    "start 'p%s': Operation not permitted"             },
-        {UINT32_MAX, EPERM,      ERR_DENIED,    "start 'p%s': Operation not permitted"             },
-        {STEP_EXEC,  0,          ERR_INTERNAL,  "'p%s' cannot be started: Input/output error"      },
-        {STEP_EXEC,  -ENOENT,    ERR_INTERNAL,  "'p%s' cannot be started: Input/output error"      },
-        {STEP_EXEC,  4096,       ERR_INTERNAL,  "'p%s' cannot be started: Input/output error"      },
-        {STEP_EXEC,  INT32_MIN,  ERR_INTERNAL,  "'p%s' cannot be started: Input/output error"      },
-        {STEP_EXEC,  4095,       ERR_INTERNAL,  "'p%s' cannot be started: unknown error"           },
+        {STEP_CWD,   ENOENT,    ERR_NOT_FOUND, "working directory '/w': No such file or directory" },
+        {STEP_CWD,   EACCES,    ERR_DENIED,    "working directory '/w': Permission denied"         },
+        {STEP_EXEC,  ENOENT,    ERR_NOT_FOUND, "'p%s' cannot be started: No such file or directory"},
+        {STEP_EXEC,  ENOEXEC,   ERR_INTERNAL,  "'p%s' cannot be started: Exec format error"        },
+        {STEP_SETUP, EAGAIN,    ERR_EXHAUSTED, "start 'p%s': Resource temporarily unavailable"     },
+        {STEP_ARGS,  E2BIG,     ERR_INTERNAL,  "start 'p%s': Argument list too long"               },
+        {STEP_NONE,  EPERM,     ERR_DENIED,    "start 'p%s': Operation not permitted"              },
+        {STEP_MAX,   EPERM,     ERR_DENIED,    "start 'p%s': Operation not permitted"              },
+        {99,         EPERM,     ERR_DENIED,    "start 'p%s': Operation not permitted"              },
+        {UINT32_MAX, EPERM,     ERR_DENIED,    "start 'p%s': Operation not permitted"              },
+        {STEP_EXEC,  0,         ERR_INTERNAL,  "'p%s' cannot be started: Input/output error"       },
+        {STEP_EXEC,  -ENOENT,   ERR_INTERNAL,  "'p%s' cannot be started: Input/output error"       },
+        {STEP_EXEC,  4096,      ERR_INTERNAL,  "'p%s' cannot be started: Input/output error"       },
+        {STEP_EXEC,  INT32_MIN, ERR_INTERNAL,  "'p%s' cannot be started: Input/output error"       },
+        {STEP_EXEC,  4095,      ERR_INTERNAL,  "'p%s' cannot be started: unknown error"            },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const struct guest_failed msg = {.step = rows[i].step, .sys_errno = rows[i].sys_errno};

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "box/limits.h"
-
 #include <string.h>
 
+#include "box/limits.h"
 #include "check.h"
 
 CHECK_CASE(defaults_are_possible)
@@ -31,35 +30,35 @@ static const struct {
     uint64_t value;
     const char *refused; // NULL when it is possible
 } rows[] = {
-    {MEMORY, 0,                     "memory must be 4m to 64t"    },
-    {MEMORY, 4194303,               "memory must be 4m to 64t"    },
-    {MEMORY, 4194304,               NULL                          },
-    {MEMORY, 4194305,               NULL                          },
-    {MEMORY, 70368744177663ull,     NULL                          },
-    {MEMORY, 70368744177664ull,     NULL                          },
-    {MEMORY, 70368744177665ull,     "memory must be 4m to 64t"    },
-    {MEMORY, 1ull << 63,            "memory must be 4m to 64t"    },
-    {MEMORY, UINT64_MAX,            "memory must be 4m to 64t"    },
-    {DISK,   0,                     "disk must be 1m to 64t"      },
-    {DISK,   1048575,               "disk must be 1m to 64t"      },
-    {DISK,   1048576,               NULL                          },
-    {DISK,   70368744177664ull,     NULL                          },
-    {DISK,   70368744177665ull,     "disk must be 1m to 64t"      },
-    {DISK,   UINT64_MAX,            "disk must be 1m to 64t"      },
-    {PIDS,   0,                     "pids must be 2 to 4194304"   },
-    {PIDS,   1,                     "pids must be 2 to 4194304"   },
-    {PIDS,   2,                     NULL                          },
-    {PIDS,   4194304,               NULL                          },
-    {PIDS,   4194305,               "pids must be 2 to 4194304"   },
-    {PIDS,   1u << 31,              "pids must be 2 to 4194304"   },
-    {PIDS,   UINT32_MAX,            "pids must be 2 to 4194304"   },
-    {CPU,    0,                     "cpus must be 0.01 to 1024"   },
-    {CPU,    9,                     "cpus must be 0.01 to 1024"   },
-    {CPU,    10,                    NULL                          },
-    {CPU,    1024000,               NULL                          },
-    {CPU,    1024001,               "cpus must be 0.01 to 1024"   },
-    {CPU,    1u << 31,              "cpus must be 0.01 to 1024"   },
-    {CPU,    UINT32_MAX,            "cpus must be 0.01 to 1024"   },
+    {MEMORY, 0,                 "memory must be 4m to 64t" },
+    {MEMORY, 4194303,           "memory must be 4m to 64t" },
+    {MEMORY, 4194304,           NULL                       },
+    {MEMORY, 4194305,           NULL                       },
+    {MEMORY, 70368744177663ull, NULL                       },
+    {MEMORY, 70368744177664ull, NULL                       },
+    {MEMORY, 70368744177665ull, "memory must be 4m to 64t" },
+    {MEMORY, 1ull << 63,        "memory must be 4m to 64t" },
+    {MEMORY, UINT64_MAX,        "memory must be 4m to 64t" },
+    {DISK,   0,                 "disk must be 1m to 64t"   },
+    {DISK,   1048575,           "disk must be 1m to 64t"   },
+    {DISK,   1048576,           NULL                       },
+    {DISK,   70368744177664ull, NULL                       },
+    {DISK,   70368744177665ull, "disk must be 1m to 64t"   },
+    {DISK,   UINT64_MAX,        "disk must be 1m to 64t"   },
+    {PIDS,   0,                 "pids must be 2 to 4194304"},
+    {PIDS,   1,                 "pids must be 2 to 4194304"},
+    {PIDS,   2,                 NULL                       },
+    {PIDS,   4194304,           NULL                       },
+    {PIDS,   4194305,           "pids must be 2 to 4194304"},
+    {PIDS,   1u << 31,          "pids must be 2 to 4194304"},
+    {PIDS,   UINT32_MAX,        "pids must be 2 to 4194304"},
+    {CPU,    0,                 "cpus must be 0.01 to 1024"},
+    {CPU,    9,                 "cpus must be 0.01 to 1024"},
+    {CPU,    10,                NULL                       },
+    {CPU,    1024000,           NULL                       },
+    {CPU,    1024001,           "cpus must be 0.01 to 1024"},
+    {CPU,    1u << 31,          "cpus must be 0.01 to 1024"},
+    {CPU,    UINT32_MAX,        "cpus must be 0.01 to 1024"},
 };
 
 static struct box_limits with(enum field field, uint64_t value)

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // In a /run of its own: the machine's boxes shall not notice.
-#include "box/slots.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -12,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "base/fd.h"
+#include "box/slots.h"
 #include "check.h"
 
 static char no_place[128]; // why there is none, if so

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "wire/wire.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -12,6 +10,7 @@
 
 #include "base/fd.h"
 #include "check.h"
+#include "wire/wire.h"
 
 enum {
     KERNEL_FDS_MAX = 253, // of one message, by the kernel
@@ -84,7 +83,8 @@ static void send_raw(int sock, const void *bytes, size_t len, int fd, unsigned n
     assert_int_equal(sendmsg(sock, &hdr, MSG_NOSIGNAL), len);
 }
 
-// What wire_recv says to these bytes with `n` descriptors. Nothing may stay open and the stream must go on.
+// What wire_recv says to these bytes with `n` descriptors. Nothing may stay open and the stream
+// must go on.
 static ssize_t refusal(const void *bytes, size_t len, unsigned n, size_t size)
 {
     char buf[256];
@@ -157,7 +157,8 @@ CHECK_CASE(one_descriptor_too_many_is_not_sent)
     struct pair p = pair_open();
     struct wire_head msg = head(1);
     struct wire_fds fds;
-    assert_int_equal(wire_send(p.them, &msg, sizeof msg, NULL, 0, files, WIRE_FDS_MAX + 1), -EINVAL);
+    assert_int_equal(wire_send(p.them, &msg, sizeof msg, NULL, 0, files, WIRE_FDS_MAX + 1),
+                     -EINVAL);
     assert_int_equal(wire_recv(p.us, &msg, sizeof msg, &fds, MSG_DONTWAIT), -EAGAIN);
     assert_int_equal(fds.n, 0);
     pair_done(&p);
@@ -175,7 +176,8 @@ CHECK_CASE(closed_descriptor_is_not_sent)
     pair_done(&p);
 }
 
-// A message is its struct and its tail in one, whatever the tail's length, up to the longest there is.
+// A message is its struct and its tail in one, whatever the tail's length, up to the longest there
+// is.
 CHECK_CASE(tail_follows_at_once)
 {
     static const size_t tails[] = {0, 1, 2, 7, 8, 4095, WIRE_MSG_MAX - sizeof(struct wire_head)};
