@@ -11,6 +11,7 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -23,6 +24,7 @@ struct cgroups {
     int v2;                          // the controllers are in cgroup2
     int unified;                     // cay/ in cgroup2
     int control[CGROUP_CONTROL_MAX]; // cay/ in each controller's hierarchy; with v2 all are `unified`
+    int repeats[CGROUP_CONTROL_MAX]; // it is the hierarchy of one before it, so it is there already
 };
 
 static const char *const control_names[CGROUP_CONTROL_MAX] = {"memory", "pids", "cpu"};
@@ -169,6 +171,23 @@ static int enable_v2(int root, int parent, struct err *err)
     return 0;
 }
 
+static int is_same(int a, int b)
+{
+    struct stat one, other;
+    return fstat(a, &one) == 0 && fstat(b, &other) == 0 && one.st_dev == other.st_dev &&
+           one.st_ino == other.st_ino;
+}
+
+// With v2 the one directory is the unified one; in v1 several controllers may share a hierarchy.
+static void find_repeats(struct cgroups *c)
+{
+    for (int i = 0; i < CGROUP_CONTROL_MAX; i++) {
+        c->repeats[i] = c->v2;
+        for (int j = 0; j < i; j++)
+            c->repeats[i] = c->repeats[i] || is_same(c->control[i], c->control[j]);
+    }
+}
+
 int cgroups_open_at(int unified, const int control[CGROUP_CONTROL_MAX], struct cgroups **ret,
                     struct err *err)
 {
@@ -188,11 +207,13 @@ int cgroups_open_at(int unified, const int control[CGROUP_CONTROL_MAX], struct c
             fd_close(control[i]);
     }
     fd_close(unified);
-    if (r < 0)
+    if (r < 0) {
         cgroups_free(c);
-    else
-        *ret = c;
-    return r;
+        return r;
+    }
+    find_repeats(c);
+    *ret = c;
+    return 0;
 }
 
 static int open_unified(const char *mountinfo)
@@ -340,8 +361,8 @@ static int make_dir(int parent, uint32_t slot)
 static int make_dirs(struct cgroups *c, uint32_t slot)
 {
     int r = make_dir(c->unified, slot);
-    for (int i = 0; r == 0 && !c->v2 && i < CGROUP_CONTROL_MAX; i++)
-        r = make_dir(c->control[i], slot);
+    for (int i = 0; r == 0 && i < CGROUP_CONTROL_MAX; i++)
+        r = c->repeats[i] ? 0 : make_dir(c->control[i], slot);
     return r;
 }
 
@@ -354,13 +375,26 @@ static int delegate(struct cgroups *c, uint32_t slot, uint32_t owner)
     return 0;
 }
 
+// What is killed takes a moment to go.
+static int remove_stale(struct cgroups *c, uint32_t slot)
+{
+    enum { TRIES = 200 };
+    int r = -EBUSY;
+    cgroups_kill(c, slot);
+    for (int i = 0; i < TRIES && r == -EBUSY; i++) {
+        r = cgroups_remove(c, slot);
+        if (r == -EBUSY)
+            (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    return r;
+}
+
 int cgroups_make(struct cgroups *c, uint32_t slot, uint32_t owner, const struct box_limits *limits,
                  struct err *err)
 {
     int r = make_dirs(c, slot);
     if (r == -EEXIST) { // the slot is ours, so whoever made it is dead
-        cgroups_kill(c, slot);
-        r = cgroups_remove(c, slot);
+        r = remove_stale(c, slot);
         if (r == 0)
             r = make_dirs(c, slot);
     }
@@ -384,8 +418,8 @@ int cgroups_open_dir(struct cgroups *c, uint32_t slot, struct err *err)
 int cgroups_join(struct cgroups *c, uint32_t slot, pid_t pid, struct err *err)
 {
     int r = set(c->unified, slot, "cgroup.procs", (uint64_t)pid);
-    for (int i = 0; r == 0 && !c->v2 && i < CGROUP_CONTROL_MAX; i++)
-        r = set(c->control[i], slot, "cgroup.procs", (uint64_t)pid);
+    for (int i = 0; r == 0 && i < CGROUP_CONTROL_MAX; i++)
+        r = c->repeats[i] ? 0 : set(c->control[i], slot, "cgroup.procs", (uint64_t)pid);
     return r < 0 ? err_sys(err, -r, "put a box into its cgroups") : 0;
 }
 
@@ -430,26 +464,51 @@ static int remove_dir(int parent, const char *name)
     return unlinkat(parent, name, AT_REMOVEDIR) < 0 && errno != ENOENT ? -errno : 0;
 }
 
-// The box's directory and, below it, those of its execs: e0, e1, ... without a gap.
+// Everything below a directory, whatever its name: the guest may have made it, and a guest can go bad.
+static void clear_dir(int parent, int depth)
+{
+    enum { DEPTH_MAX = 8 };
+    int fd = openat(parent, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    if (dir == NULL) {
+        fd_close(fd);
+        return;
+    }
+    for (struct dirent *e; (e = readdir(dir)) != NULL;) {
+        if (e->d_type != DT_DIR || e->d_name[0] == '.')
+            continue;
+        auto_fd sub = openat(fd, e->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+        if (sub >= 0 && depth < DEPTH_MAX)
+            clear_dir(sub, depth + 1);
+        (void)unlinkat(fd, e->d_name, AT_REMOVEDIR);
+    }
+    (void)closedir(dir);
+}
+
+// The box's directory and, below it, those of its execs: e0, e1, ... which is mostly all there is.
 static int remove_tree(struct cgroups *c, uint32_t slot)
 {
+    struct name name = name_of(slot, NULL);
     for (unsigned i = 0;; i++) {
         char file[16];
         (void)snprintf(file, sizeof file, "e%u", i);
-        if (unlinkat(c->unified, name_of(slot, file).text, AT_REMOVEDIR) < 0) {
-            if (errno == ENOENT)
-                break;
-            return -errno;
-        }
+        if (unlinkat(c->unified, name_of(slot, file).text, AT_REMOVEDIR) < 0)
+            break;
     }
-    return remove_dir(c->unified, name_of(slot, NULL).text);
+    int r = remove_dir(c->unified, name.text);
+    if (r != -EBUSY && r != -ENOTEMPTY)
+        return r;
+    auto_fd dir = openat(c->unified, name.text, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir >= 0)
+        clear_dir(dir, 0);
+    return remove_dir(c->unified, name.text);
 }
 
 int cgroups_remove(struct cgroups *c, uint32_t slot)
 {
     int r = remove_tree(c, slot);
-    for (int i = 0; !c->v2 && i < CGROUP_CONTROL_MAX; i++) {
-        int q = remove_dir(c->control[i], name_of(slot, NULL).text);
+    for (int i = 0; i < CGROUP_CONTROL_MAX; i++) {
+        int q = c->repeats[i] ? 0 : remove_dir(c->control[i], name_of(slot, NULL).text);
         if (r == 0)
             r = q;
     }

@@ -269,14 +269,14 @@ int guest_failed_take(const struct guest_failed *msg, const char *program, const
     int e = msg->sys_errno > 0 && msg->sys_errno < 4096 ? msg->sys_errno : EIO;
     switch ((enum guest_step)msg->step) {
     case STEP_CWD:
-        return err_sys(err, e, "working directory '%s'", cwd);
+        return err_sys(err, e, "working directory '%.100s'", cwd);
     case STEP_EXEC:
-        return err_sys(err, e, "'%s' cannot be started", program);
+        return err_sys(err, e, "'%.100s' cannot be started", program);
     case STEP_NONE:
     case STEP_ARGS:
     case STEP_SETUP:
     case STEP_MAX:
         break;
     }
-    return err_sys(err, e, "start '%s'", program);
+    return err_sys(err, e, "start '%.100s'", program);
 }

@@ -125,6 +125,8 @@ static void exec_search(struct plan *plan)
         int n = snprintf(path, sizeof path, "%.*s/%s", len, len > 0 ? dir : ".", name);
         if (n > 0 && (size_t)n < sizeof path)
             (void)execve(path, plan->argv, plan->envp);
+        else
+            errno = ENAMETOOLONG;
         if (errno != ENOENT && errno != ENOTDIR)
             seen = errno;
         if (errno != ENOENT && errno != ENOTDIR && errno != EACCES)
@@ -306,10 +308,12 @@ static int renew_cgroup(struct guest *guest, unsigned i)
     (void)snprintf(name, sizeof name, "e%u", i);
     fd_close(guest->execs[i].cgroup);
     guest->execs[i].cgroup = -1;
-    if (unlinkat(FD_CGROUP, name, AT_REMOVEDIR) < 0)
+    if (unlinkat(FD_CGROUP, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
         return -errno;
-    guest->execs[i].killed = 0;
-    return guest_exec_cgroup(guest, i);
+    int r = guest_exec_cgroup(guest, i);
+    if (r == 0)
+        guest->execs[i].killed = 0;
+    return r;
 }
 
 static struct exec *find(struct guest *guest, uint32_t id)
