@@ -23,7 +23,8 @@ enum { CPU_PERIOD_US = 100000 };
 struct cgroups {
     int v2;                          // the controllers are in cgroup2
     int unified;                     // cay/ in cgroup2
-    int control[CGROUP_CONTROL_MAX]; // cay/ in each controller's hierarchy; with v2 all are `unified`
+    int control[CGROUP_CONTROL_MAX]; // cay/ in each controller's hierarchy; with v2 all are
+                                     // `unified`
     int repeats[CGROUP_CONTROL_MAX]; // it is the hierarchy of one before it, so it is there already
 };
 
@@ -59,7 +60,8 @@ static int is_mount_of(const char *line, size_t len, const char *type, const cha
            has_word(options + 1, left - (size_t)(options + 1 - tail), controller, ',');
 }
 
-// Opens the mount point of such a line, its fifth field. Octal escapes mean a strange place: not ours.
+// Opens the mount point of such a line, its fifth field. Octal escapes mean a strange place: not
+// ours.
 static int open_mount(const char *line, size_t len)
 {
     char path[256];
@@ -78,8 +80,8 @@ static int open_mount(const char *line, size_t len)
     return fd < 0 ? -errno : fd;
 }
 
-// The hierarchy where the host has mounted it. Mounting cgroup2 once more would be simpler, but resets
-// its options for the whole machine. -ENOENT when it is nowhere.
+// The hierarchy where the host has mounted it. Mounting cgroup2 once more would be simpler, but
+// resets its options for the whole machine. -ENOENT when it is nowhere.
 static int find_mount(const char *mountinfo, const char *type, const char *controller)
 {
     for (const char *line = mountinfo; *line != '\0';) {
@@ -112,7 +114,8 @@ static int is_in_v1(const char *proc_text, const char *controller)
     for (const char *line = proc_text; *line != '\0';) {
         size_t len = strcspn(line, "\n");
         const char *list = memchr(line, ':', len);
-        const char *end = list != NULL ? memchr(list + 1, ':', len - (size_t)(list + 1 - line)) : NULL;
+        const char *end =
+            list != NULL ? memchr(list + 1, ':', len - (size_t)(list + 1 - line)) : NULL;
         if (end != NULL && has_word(list + 1, (size_t)(end - list - 1), controller, ','))
             return 1;
         line += len;
@@ -121,10 +124,11 @@ static int is_in_v1(const char *proc_text, const char *controller)
     return 0;
 }
 
-// Joining a cgroup normally waits for a grace period of all CPUs, 13 ms on a quiet machine. Mounting any
-// hierarchy with favordynmods once makes joins cheap (about 30 us) until the next boot, on kernels from
-// 6.18; forks become dearer by less than can be measured. On older ones it lasts as long as the mount,
-// so the descriptor stays open. The mark in /run says that it was done since boot.
+// Joining a cgroup normally waits for a grace period of all CPUs, 13 ms on a quiet machine.
+// Mounting any hierarchy with favordynmods once makes joins cheap (about 30 us) until the next
+// boot, on kernels from 6.18; forks become dearer by less than can be measured. On older ones it
+// lasts as long as the mount, so the descriptor stays open. The mark in /run says that it was done
+// since boot.
 static void favour_joins(void)
 {
     static int kept = -1;
@@ -222,7 +226,8 @@ static int open_unified(const char *mountinfo)
     return fd == -ENOENT ? mount_detached("cgroup2", "favordynmods") : fd;
 }
 
-// All three controllers, either all from v1 hierarchies or all from cgroup2. On failure none is open.
+// All three controllers, either all from v1 hierarchies or all from cgroup2. On failure none is
+// open.
 static int open_controls(const char *mountinfo, const char *proc_text, int unified,
                          int ret_control[CGROUP_CONTROL_MAX], struct err *err)
 {
@@ -231,10 +236,11 @@ static int open_controls(const char *mountinfo, const char *proc_text, int unifi
         const char *name = control_names[i];
         int r = unified;
         if (is_in_v1(proc_text, name) != in_v1) {
-            r = err_set(err, ERR_UNSUPPORTED,
-                        "the cgroup controllers memory and %s are in different versions of cgroups; "
-                        "mount memory, pids and cpu the same way",
-                        name);
+            r = err_set(
+                err, ERR_UNSUPPORTED,
+                "the cgroup controllers memory and %s are in different versions of cgroups; "
+                "mount memory, pids and cpu the same way",
+                name);
         } else if (in_v1) {
             r = find_mount(mountinfo, "cgroup", name);
             if (r == -ENOENT)
@@ -258,7 +264,8 @@ int cgroups_open(struct cgroups **ret, struct err *err)
     char text[4096];
     int control[CGROUP_CONTROL_MAX];
     if (fd_read_file(AT_FDCWD, "/proc/self/cgroup", text, sizeof text) < 0)
-        return err_set(err, ERR_UNSUPPORTED, "this kernel has no cgroups, so limits cannot be enforced");
+        return err_set(err, ERR_UNSUPPORTED,
+                       "this kernel has no cgroups, so limits cannot be enforced");
     auto_free char *mountinfo = malloc(MOUNTINFO_MAX);
     if (mountinfo == NULL ||
         fd_read_file(AT_FDCWD, "/proc/self/mountinfo", mountinfo, MOUNTINFO_MAX) < 0)
@@ -314,9 +321,10 @@ static int limit_v1(struct cgroups *c, uint32_t slot, const struct box_limits *l
 {
     int memory = c->control[CGROUP_MEMORY], cpu = c->control[CGROUP_CPU];
     int r = weaken(WEAKEN_MEMORY) ? 0 : set(memory, slot, "memory.limit_in_bytes", l->memory);
-    // Present only where swap is accounted. It may never be below the limit above, so that going up it
-    // has to go first.
-    int swap = weaken(WEAKEN_MEMORY) ? 0 : set(memory, slot, "memory.memsw.limit_in_bytes", l->memory);
+    // Present only where swap is accounted. It may never be below the limit above, so that going up
+    // it has to go first.
+    int swap =
+        weaken(WEAKEN_MEMORY) ? 0 : set(memory, slot, "memory.memsw.limit_in_bytes", l->memory);
     if (r == -EINVAL)
         r = set(memory, slot, "memory.limit_in_bytes", l->memory);
     if (r == 0 && swap < 0 && swap != -ENOENT)
@@ -331,8 +339,8 @@ static int limit_v1(struct cgroups *c, uint32_t slot, const struct box_limits *l
 static int limit_v2(struct cgroups *c, uint32_t slot, const struct box_limits *l)
 {
     char cpu[48];
-    (void)snprintf(cpu, sizeof cpu, "%" PRIu64 " %d", (uint64_t)l->cpu_milli * (CPU_PERIOD_US / 1000),
-                   CPU_PERIOD_US);
+    (void)snprintf(cpu, sizeof cpu, "%" PRIu64 " %d",
+                   (uint64_t)l->cpu_milli * (CPU_PERIOD_US / 1000), CPU_PERIOD_US);
     int r = weaken(WEAKEN_MEMORY) ? 0 : set(c->unified, slot, "memory.max", l->memory);
     int swap = weaken(WEAKEN_MEMORY) ? 0 : set(c->unified, slot, "memory.swap.max", 0);
     if (r == 0 && swap < 0 && swap != -ENOENT)
@@ -344,7 +352,8 @@ static int limit_v2(struct cgroups *c, uint32_t slot, const struct box_limits *l
     return r;
 }
 
-int cgroups_limit(struct cgroups *c, uint32_t slot, const struct box_limits *limits, struct err *err)
+int cgroups_limit(struct cgroups *c, uint32_t slot, const struct box_limits *limits,
+                  struct err *err)
 {
     int r = c->v2 ? limit_v2(c, slot, limits) : limit_v1(c, slot, limits);
     return r < 0 ? err_sys(err, -r, "set the limits of a box") : 0;
@@ -366,7 +375,8 @@ static int make_dirs(struct cgroups *c, uint32_t slot)
     return r;
 }
 
-// The guest makes a cgroup for each exec below its own; that takes the directory and its cgroup.procs.
+// The guest makes a cgroup for each exec below its own; that takes the directory and its
+// cgroup.procs.
 static int delegate(struct cgroups *c, uint32_t slot, uint32_t owner)
 {
     if (fchownat(c->unified, name_of(slot, NULL).text, owner, owner, AT_SYMLINK_NOFOLLOW) < 0 ||
@@ -427,7 +437,8 @@ int cgroups_gauges(struct cgroups *c, uint32_t slot, struct cgroup_gauges *ret, 
 {
     const char *memory = c->v2 ? "memory.events" : "memory.oom_control";
     int m = openat(c->control[CGROUP_MEMORY], name_of(slot, memory).text, O_RDONLY | O_CLOEXEC);
-    int p = openat(c->control[CGROUP_PIDS], name_of(slot, "pids.events").text, O_RDONLY | O_CLOEXEC);
+    int p =
+        openat(c->control[CGROUP_PIDS], name_of(slot, "pids.events").text, O_RDONLY | O_CLOEXEC);
     if (m < 0 || p < 0) {
         (void)err_sys(err, errno, "open the gauges of a box");
         fd_close(m);
@@ -464,7 +475,8 @@ static int remove_dir(int parent, const char *name)
     return unlinkat(parent, name, AT_REMOVEDIR) < 0 && errno != ENOENT ? -errno : 0;
 }
 
-// Everything below a directory, whatever its name: the guest may have made it, and a guest can go bad.
+// Everything below a directory, whatever its name: the guest may have made it, and a guest can go
+// bad.
 static void clear_dir(int parent, int depth)
 {
     enum { DEPTH_MAX = 8 };

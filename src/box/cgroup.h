@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cgroups of boxes: one directory per box in each hierarchy that carries a limit, and one in cgroup2
-// for killing. Where the kernel has the controllers in cgroup2 the two are one; where they are spread
-// over v1 hierarchies each has its own. They are used where the host has mounted them, or else mounted
-// detached. A directory's name is cay/<slot>.
+// The cgroups of boxes: one directory per box in each hierarchy that carries a limit, and one in
+// cgroup2 for killing. Where the kernel has the controllers in cgroup2 the two are one; where they
+// are spread over v1 hierarchies each has its own. They are used where the host has mounted them,
+// or else mounted detached. A directory's name is cay/<slot>.
 #pragma once
 
 #include <stdint.h>
@@ -31,18 +31,19 @@ enum cgroup_control {
     CGROUP_CONTROL_MAX,
 };
 
-// Finds, mounts and prepares the hierarchies. A controller that is missing is an error: a limit that
-// cannot be enforced must not be promised.
+// Finds, mounts and prepares the hierarchies. A controller that is missing is an error: a limit
+// that cannot be enforced must not be promised.
 int cgroups_open(struct cgroups **ret, struct err *err);
-// The same below directories that stand in for the hierarchies: `control[i]` may equal `unified`, which
-// then is a v2 tree with controllers. Takes the descriptors. For tests.
+// The same below directories that stand in for the hierarchies: `control[i]` may equal `unified`,
+// which then is a v2 tree with controllers. Takes the descriptors. For tests.
 int cgroups_open_at(int unified, const int control[CGROUP_CONTROL_MAX], struct cgroups **ret,
                     struct err *err);
 void cgroups_free(struct cgroups *cgroups);
 int cgroups_is_v2(const struct cgroups *cgroups);
 
-// Makes the directories of a slot with these limits; what a crash left under that name is removed first.
-// `owner` is the host uid and gid that may make cgroups below and move processes between them.
+// Makes the directories of a slot with these limits; what a crash left under that name is removed
+// first. `owner` is the host uid and gid that may make cgroups below and move processes between
+// them.
 int cgroups_make(struct cgroups *cgroups, uint32_t slot, uint32_t owner,
                  const struct box_limits *limits, struct err *err);
 int cgroups_limit(struct cgroups *cgroups, uint32_t slot, const struct box_limits *limits,

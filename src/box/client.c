@@ -79,9 +79,9 @@ static size_t keeper_length(uint16_t type)
 {
     static const size_t lengths[KEEPER_TYPE_MAX] = {
         [KEEPER_CLAIMED] = sizeof(struct keeper_box), [KEEPER_ENDED] = sizeof(struct keeper_ended),
-        [KEEPER_READY] = sizeof(struct keeper_box),
-        [KEEPER_GONE] = sizeof(struct keeper_box),    [KEEPER_STATE] = sizeof(struct keeper_state),
-        [KEEPER_OK] = sizeof(struct keeper_plain),    [KEEPER_ERROR] = sizeof(struct keeper_error),
+        [KEEPER_READY] = sizeof(struct keeper_box),   [KEEPER_GONE] = sizeof(struct keeper_box),
+        [KEEPER_STATE] = sizeof(struct keeper_state), [KEEPER_OK] = sizeof(struct keeper_plain),
+        [KEEPER_ERROR] = sizeof(struct keeper_error),
     };
     return type < KEEPER_TYPE_MAX ? lengths[type] : 0;
 }
@@ -122,8 +122,8 @@ int keeper_recv(int sock, struct keeper_event *ret, int flags, struct err *err)
 
 int keeper_error_take(const struct keeper_error *msg, struct err *err)
 {
-    enum err_code code = msg->code > ERR_NONE && msg->code < ERR_CODE_MAX ? (enum err_code)msg->code
-                                                                          : ERR_INTERNAL;
+    enum err_code code =
+        msg->code > ERR_NONE && msg->code < ERR_CODE_MAX ? (enum err_code)msg->code : ERR_INTERNAL;
     return err_set(err, code, "%.*s", (int)sizeof msg->msg - 1, msg->msg);
 }
 
@@ -227,7 +227,8 @@ static int is_kind(int fd, mode_t kind)
     return fstat(fd, &st) == 0 && (st.st_mode & S_IFMT) == kind;
 }
 
-// Pipes where pipes belong, a terminal where one does: a guest gone bad must not have us read a device.
+// Pipes where pipes belong, a terminal where one does: a guest gone bad must not have us read a
+// device.
 static int take_streams(struct guest_event *ev, struct wire_fds *fds)
 {
     if (fds->n == 1) {

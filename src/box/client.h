@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls by which boxes are used: those of a client of the keeper, and those of whoever holds the
-// socket of a claimed box's guest. Sending never waits for an answer; receiving takes one message, checks
-// its length, its descriptors' number and their kind, and hands over what is sound. So an event loop can
-// use them as well as a plain program that waits.
+// The calls by which boxes are used: those of a client of the keeper, and those of whoever holds
+// the socket of a claimed box's guest. Sending never waits for an answer; receiving takes one
+// message, checks its length, its descriptors' number and their kind, and hands over what is sound.
+// So an event loop can use them as well as a plain program that waits.
 #pragma once
 
 #include <stddef.h>
@@ -23,8 +23,8 @@ struct claim {
 
 // `id` is the caller's, above 0, and comes back in the answer. All: 0 or -1.
 int keeper_send_claim(int sock, uint32_t id, const struct claim *claim, struct err *err);
-// Takes a box that came with KEEPER_READY. The answer need not be awaited to use it, unless the limits
-// differ from the defaults, which it has.
+// Takes a box that came with KEEPER_READY. The answer need not be awaited to use it, unless the
+// limits differ from the defaults, which it has.
 int keeper_send_take(int sock, uint32_t id, uint64_t box, const struct box_limits *limits,
                      struct err *err);
 int keeper_send_destroy(int sock, uint32_t id, uint64_t box, struct err *err);
@@ -42,7 +42,8 @@ struct keeper_event {
         struct keeper_state state;
         struct keeper_error error;
     } msg;
-    int guest; // with KEEPER_CLAIMED and KEEPER_READY: the guest's socket, now the caller's; else -1
+    int guest; // with KEEPER_CLAIMED and KEEPER_READY: the guest's socket, now the caller's; else
+               // -1
 };
 
 // Waits unless `flags` has MSG_DONTWAIT. 1, 0 when there is nothing (would block), or -1.
@@ -72,8 +73,8 @@ struct guest_event {
         struct guest_failed failed;
         struct guest_exited exited;
     } msg;
-    // With GUEST_STARTED, now the caller's: the terminal's master in `out`, or the three streams. -1 each
-    // where there is none.
+    // With GUEST_STARTED, now the caller's: the terminal's master in `out`, or the three streams.
+    // -1 each where there is none.
     int out, err, in;
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a box writes to. The volume is one Btrfs file system in the data directory (a sparse file on a
-// loop device), mounted detached: nobody but this process and what it hands out can reach it, and it is
-// gone with the process. A disk is a subvolume of it with a quota. Where there is no volume a tmpfs of
-// limited size serves boxes that may lose their files.
+// What a box writes to. The volume is one Btrfs file system in the data directory (a sparse file on
+// a loop device), mounted detached: nobody but this process and what it hands out can reach it, and
+// it is gone with the process. A disk is a subvolume of it with a quota. Where there is no volume a
+// tmpfs of limited size serves boxes that may lose their files.
 #pragma once
 
 #include <stdint.h>
@@ -11,8 +11,8 @@
 
 struct volume;
 
-// Opens the volume of a data directory, making it (sparse, `bytes` large) if there is none. Disks that
-// were to go with their box, and whose box a crash has ended, are removed.
+// Opens the volume of a data directory, making it (sparse, `bytes` large) if there is none. Disks
+// that were to go with their box, and whose box a crash has ended, are removed.
 int volume_open(int data_fd, uint64_t bytes, struct volume **ret, struct err *err);
 void volume_free(struct volume *volume);
 
@@ -23,8 +23,8 @@ int volume_limit(int disk_fd, uint64_t bytes, struct err *err);
 int volume_drop_blank(struct volume *volume, uint64_t number, struct err *err);
 int volume_drop_kept(struct volume *volume, uint64_t number, struct err *err);
 
-// The kernel's files that tell how full a disk is: bytes used, bytes allowed. 0, or -1 where the kernel
-// does not show them.
+// The kernel's files that tell how full a disk is: bytes used, bytes allowed. 0, or -1 where the
+// kernel does not show them.
 int volume_gauges(struct volume *volume, int disk_fd, int ret_fds[2]);
 
 // A tmpfs of that size, its files owned by `host_uid`. The descriptor is its mount.

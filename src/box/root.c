@@ -16,8 +16,9 @@
 #include "base/fd.h"
 #include "base/weaken.h"
 
-// A copy of the tree at `fd` as a mount of its own, shifted to the ids of `userns`. Sets *plain when the
-// file system cannot be idmapped (overlayfs, when Cay itself runs in a container) and goes on without.
+// A copy of the tree at `fd` as a mount of its own, shifted to the ids of `userns`. Sets *plain
+// when the file system cannot be idmapped (overlayfs, when Cay itself runs in a container) and goes
+// on without.
 static int clone_tree(int fd, int userns, uint64_t attrs, int *plain)
 {
     auto_fd tree = open_tree(fd, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
@@ -113,8 +114,8 @@ static int make_work_dirs(int disk)
         return 0;
     if (errno != EEXIST)
         return -errno;
-    // A volatile mount leaves this mark against being mounted again. What could have been lost was lost in
-    // a power cut only, which the volume itself recovers from.
+    // A volatile mount leaves this mark against being mounted again. What could have been lost was
+    // lost in a power cut only, which the volume itself recovers from.
     (void)unlinkat(disk, "work/work/incompat/volatile/dirty", 0);
     (void)unlinkat(disk, "work/work/incompat/volatile", AT_REMOVEDIR);
     return 0;
@@ -125,7 +126,8 @@ static int finish_overlay(int fs, int r)
 {
     if (r < 0)
         return r;
-    // No id of its own on the disk: it would only cost a write. Kernels before 6.6 have none anyway.
+    // No id of its own on the disk: it would only cost a write. Kernels before 6.6 have none
+    // anyway.
     (void)fsconfig(fs, FSCONFIG_SET_STRING, "uuid", "null", 0);
     if (fsconfig(fs, FSCONFIG_SET_STRING, "source", "cay", 0) < 0 ||
         fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
@@ -168,9 +170,9 @@ static int mount_root(int lower, int disk, int durable)
     return st.f_flag & ST_RDONLY ? -EROFS : TAKE_FD(mnt);
 }
 
-// A further tree of the image, read-only. Not simply bound: the files of a bind are the host's own, whose
-// opening inotify reports and whose locks are one, for the host and for every box. An overlay without a
-// disk must have two layers; the second is the empty directory that it is laid over.
+// A further tree of the image, read-only. Not simply bound: the files of a bind are the host's own,
+// whose opening inotify reports and whose locks are one, for the host and for every box. An overlay
+// without a disk must have two layers; the second is the empty directory that it is laid over.
 static int mount_tree(int tree, int lower, const char *target)
 {
     auto_fd fs = fsopen("overlay", FSOPEN_CLOEXEC);
@@ -236,15 +238,16 @@ static int make_all_as(uint32_t uid, const struct image *image, int disk, int us
     return r;
 }
 
-int root_make(const struct image *image, const struct root_disk *disk, int userns, uint32_t host_uid,
-              struct root *ret, struct err *err)
+int root_make(const struct image *image, const struct root_disk *disk, int userns,
+              uint32_t host_uid, struct root *ret, struct err *err)
 {
     struct root root = {.overlay = -1};
     int failed = 0;
     auto_fd shifted = disk->idmap ? clone_tree(disk->fd, userns, 0, &failed) : -1;
     if (disk->idmap && (shifted < 0 || failed))
         return err_sys(err, shifted < 0 ? -shifted : EOPNOTSUPP, "idmap the disk of a box");
-    int r = make_all_as(host_uid, image, disk->idmap ? shifted : disk->fd, userns, disk->durable, &root);
+    int r = make_all_as(host_uid, image, disk->idmap ? shifted : disk->fd, userns, disk->durable,
+                        &root);
     if (r < 0) {
         root_done(&root);
         return err_sys(err, -r, "mount the root of a box");

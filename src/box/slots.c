@@ -41,7 +41,8 @@ int slots_take(uint32_t n, struct slots *ret, struct err *err)
         if (errno != EAGAIN && errno != EACCES)
             return err_sys(err, errno, "lock /run/cay/slots");
     }
-    return err_set(err, ERR_EXHAUSTED, "no run of %u free slots: too many boxes on this machine", n);
+    return err_set(err, ERR_EXHAUSTED, "no run of %u free slots: too many boxes on this machine",
+                   n);
 }
 
 void slots_done(struct slots *slots)

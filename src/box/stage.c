@@ -13,9 +13,26 @@
 #include "base/fd.h"
 
 static const char *const dirs[] = {
-    "new", "p",  "d",  "s",  "old",         "proc",    "empty", "empty/dir", "dev",
-    "dev/pts", "dev/shm", "sys", "sys/devices", "sys/devices/system", "sys/devices/system/cpu",
-    "sys/fs",  "sys/fs/cgroup", "sys/class", "sys/kernel", "sys/kernel/mm",
+    "new",
+    "p",
+    "d",
+    "s",
+    "old",
+    "proc",
+    "empty",
+    "empty/dir",
+    "dev",
+    "dev/pts",
+    "dev/shm",
+    "sys",
+    "sys/devices",
+    "sys/devices/system",
+    "sys/devices/system/cpu",
+    "sys/fs",
+    "sys/fs/cgroup",
+    "sys/class",
+    "sys/kernel",
+    "sys/kernel/mm",
     "sys/kernel/mm/transparent_hugepage",
 };
 
@@ -23,16 +40,20 @@ static const struct {
     const char *name;
     unsigned major, minor;
 } nodes[] = {
-    {"dev/null", 1, 3}, {"dev/zero", 1, 5},    {"dev/full", 1, 7},
-    {"dev/random", 1, 8}, {"dev/urandom", 1, 9}, {"dev/tty", 5, 0},
+    {"dev/null",    1, 3},
+    {"dev/zero",    1, 5},
+    {"dev/full",    1, 7},
+    {"dev/random",  1, 8},
+    {"dev/urandom", 1, 9},
+    {"dev/tty",     5, 0},
 };
 
 static const struct {
     const char *name, *target;
 } links[] = {
-    {"dev/ptmx", "pts/ptmx"},
-    {"dev/fd", "/proc/self/fd"},
-    {"dev/stdin", "/proc/self/fd/0"},
+    {"dev/ptmx",   "pts/ptmx"       },
+    {"dev/fd",     "/proc/self/fd"  },
+    {"dev/stdin",  "/proc/self/fd/0"},
     {"dev/stdout", "/proc/self/fd/1"},
     {"dev/stderr", "/proc/self/fd/2"},
 };
@@ -59,7 +80,8 @@ static int make_sys(int root)
         r = make_file(root, path, cpus);
     }
     if (r == 0)
-        r = make_file(root, "sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n");
+        r = make_file(root, "sys/kernel/mm/transparent_hugepage/enabled",
+                      "always [madvise] never\n");
     return r;
 }
 
@@ -70,7 +92,8 @@ static int fill(int root)
             return -errno;
     }
     for (unsigned i = 0; i < sizeof nodes / sizeof *nodes; i++) {
-        if (mknodat(root, nodes[i].name, S_IFCHR | 0666, makedev(nodes[i].major, nodes[i].minor)) < 0)
+        if (mknodat(root, nodes[i].name, S_IFCHR | 0666, makedev(nodes[i].major, nodes[i].minor)) <
+            0)
             return -errno;
     }
     for (unsigned i = 0; i < sizeof links / sizeof *links; i++) {

@@ -63,8 +63,8 @@ static _Noreturn void child(const struct tool *tool, int parent)
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || poll(&dead, 1, 0) != 0)
         _exit(TOOL_BROKEN);
     (void)close_range(3, ~0u, CLOSE_RANGE_CLOEXEC);
-    // execvp does not change what the strings hold; its type is older than const. It looks in the PATH
-    // of `environ`, as execvpe does too, whatever it is given.
+    // execvp does not change what the strings hold; its type is older than const. It looks in the
+    // PATH of `environ`, as execvpe does too, whatever it is given.
     environ = (char **)(uintptr_t)tool->envp;
     (void)execvp(tool->argv[0], (char *const *)(uintptr_t)tool->argv);
     tool_die(tool->argv[0], errno);

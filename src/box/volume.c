@@ -3,6 +3,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/btrfs.h>
+#include <linux/btrfs_tree.h>
+#include <linux/loop.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,10 +16,6 @@
 #include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <linux/btrfs.h>
-#include <linux/btrfs_tree.h>
-#include <linux/loop.h>
 
 #include "base/fd.h"
 #include "base/weaken.h"
@@ -47,7 +46,8 @@ static int check_host_space(int data_fd, struct err *err)
     if (st.f_flag & ST_RDONLY)
         return err_set(err, ERR_DENIED, "the data directory is on a read-only file system");
     if ((uint64_t)st.f_bavail * st.f_frsize < HOST_SPARE_BYTES)
-        return err_set(err, ERR_EXHAUSTED, "the data directory's file system has less than 256 MiB free");
+        return err_set(err, ERR_EXHAUSTED,
+                       "the data directory's file system has less than 256 MiB free");
     return 0;
 }
 
@@ -70,7 +70,8 @@ static int run_mkfs(const char *path, struct err *err)
 // Made under another name first, so that a crash never leaves half a volume.
 static int make_file(int data_fd, uint64_t bytes, struct err *err)
 {
-    auto_fd fd = openat(data_fd, "volume.new", O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    auto_fd fd =
+        openat(data_fd, "volume.new", O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
         return err_sys(err, errno, "make the volume in the data directory");
     char path[64];
@@ -86,8 +87,8 @@ static int make_file(int data_fd, uint64_t bytes, struct err *err)
     return -1;
 }
 
-// The loop device of a keeper that has just ended holds the file, and so the lock, until the last mount of
-// its boxes is gone.
+// The loop device of a keeper that has just ended holds the file, and so the lock, until the last
+// mount of its boxes is gone.
 static int lock_file(int fd)
 {
     enum { TRIES = 300, TRY_MS = 10 };
@@ -155,7 +156,8 @@ static int mount_volume(int file, struct err *err)
     if (fsconfig(fs, FSCONFIG_SET_STRING, "source", name, 0) < 0 ||
         fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
         return err_sys(err, errno, "mount the volume");
-    int fd = fsmount(fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOATIME);
+    int fd =
+        fsmount(fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOATIME);
     return fd < 0 ? err_sys(err, errno, "mount the volume") : fd;
 }
 
@@ -269,8 +271,7 @@ int volume_gauges(struct volume *v, int disk_fd, int ret_fds[2])
         const char *dash = i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "";
         p += snprintf(p, (size_t)(end - p), "%s%02x", dash, v->fsid[i]);
     }
-    (void)snprintf(p, (size_t)(end - p), "/qgroups/0_%llu",
-                   (unsigned long long)lookup.treeid);
+    (void)snprintf(p, (size_t)(end - p), "/qgroups/0_%llu", (unsigned long long)lookup.treeid);
     auto_fd dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0)
         return -1;

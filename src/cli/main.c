@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // `cay COMMAND ...`: finds the command and calls it. Nothing else is done at start, so that
 // `cay --version` costs what starting a process costs.
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One box, one program. A keeper is forked for it first; everything after that is what the daemon does
-// with a claimed box, waited for step by step.
+// One box, one program. A keeper is forked for it first; everything after that is what the daemon
+// does with a claimed box, waited for step by step.
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -19,8 +19,8 @@ enum {
     EXEC_ID = 1,
     REQUEST_CLAIM = 1,
     REQUEST_DESTROY = 2,
-    // After a kill the guest answers in a few milliseconds. One that a hostile program has managed to
-    // hold up is ended with its box instead.
+    // After a kill the guest answers in a few milliseconds. One that a hostile program has managed
+    // to hold up is ended with its box instead.
     KILL_GRACE_MS = 2000,
 };
 
@@ -31,8 +31,8 @@ struct run {
     int guest;
     uint64_t box;
     struct run_io io;
-    int64_t deadline_ns;  // 0: none
-    int64_t give_up_ns;   // after a kill
+    int64_t deadline_ns; // 0: none
+    int64_t give_up_ns;  // after a kill
     bool timed_out, killed, exited, lost;
 };
 
@@ -218,7 +218,8 @@ static enum run_reason reason(const struct run *run, bool oom)
     return run->killed ? RUN_KILLED : RUN_SIGNAL;
 }
 
-// Takes the box apart and learns what it used. Both messages may be on their way already if it died.
+// Takes the box apart and learns what it used. Both messages may be on their way already if it
+// died.
 static void end_box(struct run *run)
 {
     struct keeper_event ev;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Three channels between the program's streams and ours, none of which may ever make us wait: a timeout
-// must fire while a terminal is stopped or nobody reads. A channel waits either for something to read or,
-// once it has found something and could not pass it on, for room to write.
+// Three channels between the program's streams and ours, none of which may ever make us wait: a
+// timeout must fire while a terminal is stopped or nobody reads. A channel waits either for
+// something to read or, once it has found something and could not pass it on, for room to write.
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -45,8 +45,8 @@ void io_resize(const struct run_io *io)
 
 // --- making them ---
 
-// Another way to the same pipe or terminal, which may be made non-blocking without doing that to whoever
-// shares ours. A file never blocks; what cannot be opened again is used as it is.
+// Another way to the same pipe or terminal, which may be made non-blocking without doing that to
+// whoever shares ours. A file never blocks; what cannot be opened again is used as it is.
 static int open_ours(int fd)
 {
     struct stat st;
@@ -168,8 +168,9 @@ static bool is_readable(int fd)
     return poll(&p, 1, 0) > 0;
 }
 
-// The program's stream is closed, so that it sees the end of its input, or that nobody reads it any more. A
-// terminal's master stays open: closing it would hang the program up, which may well open it again.
+// The program's stream is closed, so that it sees the end of its input, or that nobody reads it any
+// more. A terminal's master stays open: closing it would hang the program up, which may well open
+// it again.
 static void end(struct run_io *io, struct channel *c)
 {
     int which = (int)(c - io->channels);
@@ -215,11 +216,13 @@ void io_move(struct run_io *io, const struct pollfd *fds, unsigned n)
     }
 }
 
-// What the program printed before it ended is still to be had; we wait for whoever reads ours, not for
-// those who hold the program's end open.
+// What the program printed before it ended is still to be had; we wait for whoever reads ours, not
+// for those who hold the program's end open.
 void io_drain(struct run_io *io)
 {
-    enum { TURNS = 32 }; // more than a full pipe takes: whatever comes after that is not the program's
+    enum {
+        TURNS = 32
+    }; // more than a full pipe takes: whatever comes after that is not the program's
     for (int i = 1; i < 3; i++) {
         struct channel *c = &io->channels[i];
         for (int turn = 0; !c->ended && (c->len > 0 || (turn < TURNS && is_readable(c->from)));) {

@@ -37,37 +37,41 @@ enum run_flag {
 };
 
 static const struct opt opts[] = {
-    [FLAG_IMAGE] = {"image", 'i', "NAME", "root file system: `host` is this machine's /usr", "host"},
-    [FLAG_MEMORY] = {"memory", 'm', "SIZE", "most memory, files in the box included", "1g"},
-    [FLAG_CPUS] = {"cpus", 'c', "N", "most processor time, in cores; 0.5 is half of one", "1"},
-    [FLAG_PIDS] = {"pids", 'p', "N", "most processes and threads", "256"},
-    [FLAG_DISK] = {"disk", 'd', "SIZE", "most that may be written; it lies in memory", "2g"},
-    [FLAG_FILES] = {"files", 0, "N", "most open files of a process", "4096"},
-    [FLAG_OUTPUT] = {"output", 0, "SIZE", "most output that --json keeps", "16m"},
-    [FLAG_TIMEOUT] = {"timeout", 't', "TIME", "end everything after this long (500ms, 10s, 2m)", "none"},
-    [FLAG_ENV] = {"env", 'e', "K=V", "set a variable; K alone takes ours. May be repeated", NULL},
-    [FLAG_WORKDIR] = {"workdir", 'w', "DIR", "working directory in the box", "/workspace"},
-    [FLAG_USER] = {"user", 'u', "UID[:GID]", "who to be in the box, 0 to 65534", "0"},
-    [FLAG_DATA] = {"data", 0, "DIR", "where Cay keeps its images", "/var/lib/cay"},
-    [FLAG_JSON] = {"json", 'j', NULL, "print one JSON object with the output in it", NULL},
+    [FLAG_IMAGE] = {"image",   'i', "NAME",      "root file system: `host` is this machine's /usr",
+                    "host"                                                                                            },
+    [FLAG_MEMORY] = {"memory",  'm', "SIZE",      "most memory, files in the box included",              "1g"          },
+    [FLAG_CPUS] = {"cpus",    'c', "N",         "most processor time, in cores; 0.5 is half of one",   "1"           },
+    [FLAG_PIDS] = {"pids",    'p', "N",         "most processes and threads",                          "256"         },
+    [FLAG_DISK] = {"disk",    'd', "SIZE",      "most that may be written; it lies in memory",         "2g"          },
+    [FLAG_FILES] = {"files",   0,   "N",         "most open files of a process",                        "4096"        },
+    [FLAG_OUTPUT] = {"output",  0,   "SIZE",      "most output that --json keeps",                       "16m"         },
+    [FLAG_TIMEOUT] = {"timeout", 't', "TIME",      "end everything after this long (500ms, 10s, 2m)",
+                    "none"                                                                                            },
+    [FLAG_ENV] = {"env",     'e', "K=V",       "set a variable; K alone takes ours. May be repeated", NULL          },
+    [FLAG_WORKDIR] = {"workdir", 'w', "DIR",       "working directory in the box",                        "/workspace"  },
+    [FLAG_USER] = {"user",    'u', "UID[:GID]", "who to be in the box, 0 to 65534",                    "0"           },
+    [FLAG_DATA] = {"data",    0,   "DIR",       "where Cay keeps its images",                          "/var/lib/cay"},
+    [FLAG_JSON] = {"json",    'j', NULL,        "print one JSON object with the output in it",         NULL          },
 };
 
 static const struct opt_spec spec = {
     .usage = "cay run [flags] [--] COMMAND [ARG...]",
-    .summary = "Runs a command in a box of its own: its own files, processes and network (loopback\n"
-               "only), limits on what it may take, no way to this machine's files or secrets. Input,\n"
-               "output and exit code pass through; on a terminal it gets one. Everything it wrote is\n"
-               "gone afterwards.",
+    .summary =
+        "Runs a command in a box of its own: its own files, processes and network (loopback\n"
+        "only), limits on what it may take, no way to this machine's files or secrets. Input,\n"
+        "output and exit code pass through; on a terminal it gets one. Everything it wrote is\n"
+        "gone afterwards.",
     .opts = opts,
     .n_opts = sizeof opts / sizeof *opts,
-    .more = "Examples:\n"
-            "  cay run -- python3 -c 'print(6 * 7)'\n"
-            "  cay run bash                                   a shell to look around in\n"
-            "  cay run -m 64m -t 5s --json -- ./untrusted     limits, and a report\n"
-            "  tar c src | cay run -- sh -c 'tar x && make'\n"
-            "\n"
-            "Exit codes: the command's own; 128+N when signal N ended it (137: also out of memory);\n"
-            "124 timeout; 125 Cay failed; 126 and 127 the command cannot be run, is not there; 2 usage.",
+    .more =
+        "Examples:\n"
+        "  cay run -- python3 -c 'print(6 * 7)'\n"
+        "  cay run bash                                   a shell to look around in\n"
+        "  cay run -m 64m -t 5s --json -- ./untrusted     limits, and a report\n"
+        "  tar c src | cay run -- sh -c 'tar x && make'\n"
+        "\n"
+        "Exit codes: the command's own; 128+N when signal N ended it (137: also out of memory);\n"
+        "124 timeout; 125 Cay failed; 126 and 127 the command cannot be run, is not there; 2 usage.",
     .stop_at_word = true,
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `cay run` in three parts: what was asked (run.c), the box and the program in it (run-box.c), the bytes
-// between the program and us (run-io.c).
+// `cay run` in three parts: what was asked (run.c), the box and the program in it (run-box.c), the
+// bytes between the program and us (run-io.c).
 #pragma once
 
 #include <stdbool.h>
@@ -38,10 +38,10 @@ enum run_reason {
 
 struct run_result {
     enum run_reason reason;
-    int status;         // as from waitpid, when there is one
-    int start_failed;   // the program could not be started: exit code 126 or 127
-    uint32_t limits;    // enum guest_limit
-    bool truncated;     // more was printed than is kept
+    int status;          // as from waitpid, when there is one
+    int start_failed;    // the program could not be started: exit code 126 or 127
+    uint32_t limits;     // enum guest_limit
+    bool truncated;      // more was printed than is kept
     struct buf out, err; // with --json
     int64_t wall_ns;
     uint64_t cpu_usec;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a box needs before it has a root. The guest is root in Z here and in the box's own mount, pid,
-// net, ipc and uts namespaces. The mount namespace is a copy of the spawner's: a small read-only tmpfs
-// with dev/ and sys/ as boxes shall see them, an `empty` file and directory for masks, a full /proc, and
-// the mount points new/ p/ d/ s/ where the box's own mounts are staged. All of it is left behind at pivot.
+// What a box needs before it has a root. The guest is root in Z here and in the box's own mount,
+// pid, net, ipc and uts namespaces. The mount namespace is a copy of the spawner's: a small
+// read-only tmpfs with dev/ and sys/ as boxes shall see them, an `empty` file and directory for
+// masks, a full /proc, and the mount points new/ p/ d/ s/ where the box's own mounts are staged.
+// All of it is left behind at pivot.
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/keyctl.h>
 #include <net/if.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,19 +16,17 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <linux/keyctl.h>
-
 #include "base/fd.h"
 #include "base/weaken.h"
 #include "guest/guest-internal.h"
 #include "guest/guest.h"
 #include "wire/spawner-msg.h"
 
-// Readable by anybody although they tell of the machine or of its other users. What only the host's root
-// may read (kcore, kmsg, timer_list, slabinfo...) the kernel refuses by itself.
+// Readable by anybody although they tell of the machine or of its other users. What only the host's
+// root may read (kcore, kmsg, timer_list, slabinfo...) the kernel refuses by itself.
 static const char *const masked_files[] = {
-    "kallsyms", "keys",  "config.gz", "diskstats",   "partitions",              "interrupts", "cmdline",
-    "modules",  "locks", "iomem",     "sched_debug", "sys/kernel/core_pattern",
+    "kallsyms", "keys",    "config.gz", "diskstats", "partitions",  "interrupts",
+    "cmdline",  "modules", "locks",     "iomem",     "sched_debug", "sys/kernel/core_pattern",
 };
 static const char *const masked_dirs[] = {"acpi", "asound", "bus", "fs", "irq", "scsi", "pressure"};
 
@@ -39,7 +39,8 @@ void guest_place_fd(int fd, int place)
     fd_close(fd);
 }
 
-// Puts the descriptors we keep at their fixed numbers and closes all others, the spawner's among them.
+// Puts the descriptors we keep at their fixed numbers and closes all others, the spawner's among
+// them.
 static void settle_fds(const struct guest_boot *boot)
 {
     enum { HIGH = 900 };
@@ -98,8 +99,8 @@ static void stage_proc(void)
 
 static void stage_dev(uint32_t slot)
 {
-    // Terminals belong to whoever opens them and to group tty of the box, whose id in Z this is. The
-    // machine has 4096 of them for all.
+    // Terminals belong to whoever opens them and to group tty of the box, whose id in Z this is.
+    // The machine has 4096 of them for all.
     char opts[96];
     (void)snprintf(opts, sizeof opts, "newinstance,ptmxmode=0666,mode=0620,gid=%u%s",
                    slot * SLOT_IDS + 5, weaken(WEAKEN_TERMINALS) ? "" : ",max=256");

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starting a program in the box. The child shares the guest's memory until it execs (the guest stands
-// still meanwhile), so nothing is copied and an error comes back in a variable. It is born in a cgroup
-// of its own below the box's, enters B, takes its uid, gives up what root in a box shall not have, and
-// execs. While it still has our memory the kernel lets nobody in the box look into it: the guest is not
-// dumpable and its memory belongs to a user namespace outside B.
+// Starting a program in the box. The child shares the guest's memory until it execs (the guest
+// stands still meanwhile), so nothing is copied and an error comes back in a variable. It is born
+// in a cgroup of its own below the box's, enters B, takes its uid, gives up what root in a box
+// shall not have, and execs. While it still has our memory the kernel lets nobody in the box look
+// into it: the guest is not dumpable and its memory belongs to a user namespace outside B.
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/sched.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -20,22 +22,19 @@
 #include <termios.h>
 #include <unistd.h>
 
-#include <linux/capability.h>
-#include <linux/sched.h>
-
 #include "base/fd.h"
 #include "base/weaken.h"
 #include "guest/guest-internal.h"
 #include "guest/spawn.h"
 #include "wire/spawner-msg.h"
 
-// What root in a box keeps, over its own user namespace only. Without mount, network, device, raw socket
-// or trace powers: those would only widen what a kernel bug can be reached with.
-static const uint64_t kept_caps =
-    1ull << CAP_CHOWN | 1ull << CAP_DAC_OVERRIDE | 1ull << CAP_FOWNER |
-    1ull << CAP_FSETID | 1ull << CAP_KILL | 1ull << CAP_SETGID | 1ull << CAP_SETUID |
-    1ull << CAP_SETPCAP | 1ull << CAP_NET_BIND_SERVICE | 1ull << CAP_SYS_CHROOT |
-    1ull << CAP_SETFCAP | 1ull << CAP_IPC_OWNER;
+// What root in a box keeps, over its own user namespace only. Without mount, network, device, raw
+// socket or trace powers: those would only widen what a kernel bug can be reached with.
+static const uint64_t kept_caps = 1ull << CAP_CHOWN | 1ull << CAP_DAC_OVERRIDE |
+                                  1ull << CAP_FOWNER | 1ull << CAP_FSETID | 1ull << CAP_KILL |
+                                  1ull << CAP_SETGID | 1ull << CAP_SETUID | 1ull << CAP_SETPCAP |
+                                  1ull << CAP_NET_BIND_SERVICE | 1ull << CAP_SYS_CHROOT |
+                                  1ull << CAP_SETFCAP | 1ull << CAP_IPC_OWNER;
 
 struct plan {
     const struct guest_exec *msg;
@@ -66,7 +65,7 @@ static int drop_caps(void)
     }
     struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct caps[2] = {
-        {.effective = (uint32_t)kept_caps, .permitted = (uint32_t)kept_caps},
+        {.effective = (uint32_t)kept_caps,         .permitted = (uint32_t)kept_caps        },
         {.effective = (uint32_t)(kept_caps >> 32), .permitted = (uint32_t)(kept_caps >> 32)},
     };
     return (int)syscall(SYS_capset, &head, caps);
@@ -80,9 +79,11 @@ static int take_identity(const struct guest_exec *msg)
     }
     if (!weaken(WEAKEN_USERNS) && setns(FD_USERNS, CLONE_NEWUSER) < 0)
         return -1;
-    if (syscall(SYS_setgroups, 0, NULL) < 0 || syscall(SYS_setresgid, msg->gid, msg->gid, msg->gid) < 0)
+    if (syscall(SYS_setgroups, 0, NULL) < 0 ||
+        syscall(SYS_setresgid, msg->gid, msg->gid, msg->gid) < 0)
         return -1;
-    // Root first: only root may shrink the bounding set, which the user's programs shall have small too.
+    // Root first: only root may shrink the bounding set, which the user's programs shall have small
+    // too.
     if (syscall(SYS_setresuid, 0, 0, 0) < 0 || drop_caps() < 0)
         return -1;
     if (msg->uid != 0 && syscall(SYS_setresuid, msg->uid, msg->uid, msg->uid) < 0)
@@ -109,7 +110,8 @@ static const char *variable(char **envp, const char *name)
     return NULL;
 }
 
-// As a shell looks for a command: the first that can be executed; a file that may not be is remembered.
+// As a shell looks for a command: the first that can be executed; a file that may not be is
+// remembered.
 static void exec_search(struct plan *plan)
 {
     static char path[4096];
@@ -217,7 +219,10 @@ static int open_pipe(struct streams *s, int child_fd)
 
 static int open_streams(struct streams *s, const struct guest_exec *msg)
 {
-    *s = (struct streams){.child = {FD_NULL, -1, -1}, .ours = {-1, -1, -1}};
+    *s = (struct streams){
+        .child = {FD_NULL, -1, -1},
+          .ours = {-1,      -1, -1}
+    };
     if (msg->flags & GUEST_EXEC_TTY)
         return open_terminal(s, msg);
     int r = open_pipe(s, 1);
@@ -300,8 +305,8 @@ static int is_usable(struct exec *exec)
     return exec->state == EXEC_FREE;
 }
 
-// Linux kills whatever is cloned into a cgroup that was killed once (it compares the wrong counter, seen on
-// 6.18), so that the entry needs a new one.
+// Linux kills whatever is cloned into a cgroup that was killed once (it compares the wrong counter,
+// seen on 6.18), so that the entry needs a new one.
 static int renew_cgroup(struct guest *guest, unsigned i)
 {
     char name[16];
@@ -422,7 +427,9 @@ void guest_rehearse(struct guest *guest)
     static char shell[] = "/bin/sh", flag[] = "-c", nothing[] = ":";
     static char *argv[] = {shell, flag, nothing, NULL}, *envp[] = {NULL};
     const struct guest_exec msg = {.files = 64};
-    struct plan plan = {.msg = &msg, .cwd = "/", .argv = argv, .envp = envp, .stdio = {0, 1, 2}};
+    struct plan plan = {
+        .msg = &msg, .cwd = "/", .argv = argv, .envp = envp, .stdio = {0, 1, 2}
+    };
     struct exec *exec = &guest->execs[0];
     if (start(exec, &plan) == 0)
         (void)waitpid(exec->pid, NULL, 0);

@@ -32,7 +32,8 @@ void guest_read_gauges(const struct guest *guest, struct gauges *ret)
     ret->pids_refused = guest->gauges & GUEST_ROOT_GAUGE_PIDS ? counter(FD_GAUGE_PIDS, "max ") : 0;
 }
 
-// No kernel counts refused writes, so a disk with hardly a page left at the end was a limit that was felt.
+// No kernel counts refused writes, so a disk with hardly a page left at the end was a limit that
+// was felt.
 int guest_disk_full(const struct guest *guest)
 {
     enum { SLACK = 128 * 1024 };

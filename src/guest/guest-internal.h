@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the guest's own files share. Descriptors have fixed numbers from boot on, so that whatever else
-// the spawner left open can be closed in one call.
+// What the guest's own files share. Descriptors have fixed numbers from boot on, so that whatever
+// else the spawner left open can be closed in one call.
 #pragma once
 
 #include <stdint.h>
@@ -50,7 +50,8 @@ struct exec {
 struct guest {
     uint32_t slot;
     uint32_t gauges; // enum guest_root_flag
-    struct gauges gauges_seen; // when an exec ended last: what was felt since then is the next ones'
+    struct gauges
+        gauges_seen;  // when an exec ended last: what was felt since then is the next ones'
     unsigned n_execs; // entries ever used
     struct exec execs[GUEST_EXECS_MAX];
 };
@@ -62,10 +63,12 @@ void guest_boot(const struct guest_boot *boot);
 // Takes the root that the keeper sent, enters it, and becomes powerless.
 void guest_take_root(struct guest *guest, const struct guest_root *msg, struct wire_fds *fds);
 // Starts what a GUEST_EXEC message asks for and answers it.
-void guest_exec(struct guest *guest, const struct guest_exec *msg, size_t len, struct wire_fds *fds);
-// Starts a shell that ends at once. The first program in a box finds cold much that the second does not:
-// the memory that the guest shares with the spawner until it writes to it, every name on the way to the
-// C library. A box made in a quiet moment has its first program behind it when it is claimed.
+void guest_exec(struct guest *guest, const struct guest_exec *msg, size_t len,
+                struct wire_fds *fds);
+// Starts a shell that ends at once. The first program in a box finds cold much that the second does
+// not: the memory that the guest shares with the spawner until it writes to it, every name on the
+// way to the C library. A box made in a quiet moment has its first program behind it when it is
+// claimed.
 void guest_rehearse(struct guest *guest);
 void guest_signal(struct guest *guest, const struct guest_signal *msg);
 // Reaps whatever has ended and reports the execs among them.

@@ -87,7 +87,8 @@ _Noreturn void guest_main(const struct guest_boot *boot)
     (void)sigdelset(&waiting, SIGCHLD);
     for (;;) {
         int n = ppoll(&poll, 1, NULL, &waiting);
-        // A child that ended while we worked has interrupted ppoll at once: reap first, then listen.
+        // A child that ended while we worked has interrupted ppoll at once: reap first, then
+        // listen.
         guest_reap(&the_guest);
         if (n > 0)
             receive(&the_guest);

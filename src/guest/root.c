@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a root in Z to the powerless PID 1 of a box. What the disk holds is user code's work, so every
-// mount point is opened component by component, without following a link, before anything is put on it.
+// From a root in Z to the powerless PID 1 of a box. What the disk holds is user code's work, so
+// every mount point is opened component by component, without following a link, before anything is
+// put on it.
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/openat2.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,9 +14,6 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#include <linux/capability.h>
-#include <linux/openat2.h>
 
 #include "base/fd.h"
 #include "base/weaken.h"
@@ -62,7 +62,8 @@ static int assemble(const struct guest_root *msg, const struct wire_fds *fds)
 static void enter(int root)
 {
     if (weaken(WEAKEN_MNT)) {
-        auto_fd old = open_tree(AT_FDCWD, "/old", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
+        auto_fd old =
+            open_tree(AT_FDCWD, "/old", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
         if (old < 0 || mkdirat(root, "oldroot", 0755) < 0 ||
             move_mount(old, "", root, "oldroot", MOVE_MOUNT_F_EMPTY_PATH) < 0)
             guest_die("keep the host's root", errno);
@@ -93,8 +94,8 @@ static void take_gauges(struct guest *guest, const struct guest_root *msg, struc
     guest->gauges = msg->flags;
 }
 
-// The guest owns B, because it has the uid that made it, and so may still enter it and signal what runs
-// there; it needs no capability in Z for that.
+// The guest owns B, because it has the uid that made it, and so may still enter it and signal what
+// runs there; it needs no capability in Z for that.
 static void become_powerless(uint32_t slot)
 {
     uint32_t id = slot * SLOT_IDS + (weaken(WEAKEN_GUESTUID) ? 0 : SLOT_GUEST_ID);
@@ -123,8 +124,8 @@ static int count_fits(const struct guest_root *msg, const struct wire_fds *fds)
     return msg->n_binds <= GUEST_BINDS_MAX && fds->n == want;
 }
 
-// The spawner's descriptors were closed at boot, so those of this message lie above FD_PTS and may sit
-// where a gauge shall go: they are moved up before any is placed.
+// The spawner's descriptors were closed at boot, so those of this message lie above FD_PTS and may
+// sit where a gauge shall go: they are moved up before any is placed.
 static void lift_fds(struct wire_fds *fds)
 {
     for (unsigned i = 0; i < fds->n; i++) {
@@ -141,8 +142,8 @@ void guest_take_root(struct guest *guest, const struct guest_root *msg, struct w
     if (!count_fits(msg, fds))
         guest_die("root message", EINVAL);
     lift_fds(fds);
-    // The keeper has put us into the box's cgroups before it sent this: their directory becomes the root
-    // of what is seen of them in here.
+    // The keeper has put us into the box's cgroups before it sent this: their directory becomes the
+    // root of what is seen of them in here.
     if (!weaken(WEAKEN_CGROUPNS) && unshare(CLONE_NEWCGROUP) < 0)
         guest_die("cgroup namespace", errno);
     int root = assemble(msg, fds);
@@ -175,6 +176,7 @@ void guest_take_root(struct guest *guest, const struct guest_root *msg, struct w
     if (msg->flags & GUEST_ROOT_REHEARSE)
         guest_rehearse(guest);
     struct guest_plain ready = {
-        .head = {.version = WIRE_VERSION, .type = GUEST_READY, .id = msg->head.id}};
+        .head = {.version = WIRE_VERSION, .type = GUEST_READY, .id = msg->head.id}
+    };
     (void)wire_send(FD_SOCK, &ready, sizeof ready, NULL, 0, NULL, 0);
 }

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// A child that shares our memory and runs on a stack of its own, until it execs or ends; we stand still
-// meanwhile. clone3 is the only call that can place it in a cgroup, and libc has no wrapper that takes a
-// function, hence the few instructions.
+// A child that shares our memory and runs on a stack of its own, until it execs or ends; we stand
+// still meanwhile. clone3 is the only call that can place it in a cgroup, and libc has no wrapper
+// that takes a function, hence the few instructions.
 #pragma once
 
+#include <linux/sched.h>
 #include <stdint.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
 
-#include <linux/sched.h>
-
-// args->flags must have CLONE_VM and CLONE_VFORK and args->stack be set. The child ends with what fn
-// returns. The child's pid, or -errno.
+// args->flags must have CLONE_VM and CLONE_VFORK and args->stack be set. The child ends with what
+// fn returns. The child's pid, or -errno.
 static inline long spawn(struct clone_args *args, int (*fn)(void *), void *arg)
 {
 #if defined(__x86_64__)

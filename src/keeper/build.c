@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Making a box, in steps between which the keeper listens: cgroups and a socket, the spawner forks the
-// guest, meanwhile disk and root are made and sent to the guest's socket, the guest says it is ready.
+// Making a box, in steps between which the keeper listens: cgroups and a socket, the spawner forks
+// the guest, meanwhile disk and root are made and sent to the guest's socket, the guest says it is
+// ready.
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -186,7 +187,8 @@ static void continue_with_userns(struct keeper *k, struct box *box)
 
 static int begin(struct keeper *k, struct box *box, struct err *err)
 {
-    uint32_t guest_uid = keeper_host_id(k, box->slot) + (weaken(WEAKEN_GUESTUID) ? 0 : SLOT_GUEST_ID);
+    uint32_t guest_uid =
+        keeper_host_id(k, box->slot) + (weaken(WEAKEN_GUESTUID) ? 0 : SLOT_GUEST_ID);
     if (k->spawner < 0)
         return err_set(err, ERR_INTERNAL, "the spawner has ended: restart Cay");
     // The spawner first: it works while we go on.
@@ -226,10 +228,12 @@ void build_userns_made(struct keeper *k, struct box *box, int fd)
 }
 
 #ifndef PIDFD_GET_MNT_NAMESPACE
-#    define PIDFD_GET_MNT_NAMESPACE _IO(0xFF, 3) // Linux 6.11; before it -1, and the end takes longer
+#    define PIDFD_GET_MNT_NAMESPACE                                                                \
+        _IO(0xFF, 3) // Linux 6.11; before it -1, and the end takes longer
 #endif
 
-// The process behind a pidfd, which must be a child of ours: the spawner is not believed. -1 if not.
+// The process behind a pidfd, which must be a child of ours: the spawner is not believed. -1 if
+// not.
 static pid_t child_of_pidfd(int pidfd)
 {
     char path[48], text[512];
@@ -260,8 +264,6 @@ void build_spawned(struct keeper *k, struct box *box, int pidfd)
     struct err err = {0};
     box->pidfd = pidfd;
     box->mntns = ioctl(pidfd, PIDFD_GET_MNT_NAMESPACE, 0);
-    if (k->config.once)
-        spawner_link_end(k);
     int r = keeper_watch(k, pidfd, EVENT_END, box->slot);
     if (r < 0)
         (void)err_sys(&err, -r, "watch a box");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Taking a box apart: kill its PID 1 (the kernel kills the rest with it and lets us reap it last), tell
-// the client, then remove mounts, cgroups and a disk that was not to be kept.
+// Taking a box apart: kill its PID 1 (the kernel kills the rest with it and lets us reap it last),
+// tell the client, then remove mounts, cgroups and a disk that was not to be kept.
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
@@ -27,8 +27,14 @@ static void clear(struct box *box)
 {
     uint32_t slot = box->slot;
     int userns = box->userns, asked = box->userns_asked;
-    *box = (struct box){.slot = slot, .userns = userns, .userns_asked = asked, .guest = -1, .pidfd = -1,
-                        .mntns = -1, .disk_fd = -1, .root = {.overlay = -1}};
+    *box = (struct box){.slot = slot,
+                        .userns = userns,
+                        .userns_asked = asked,
+                        .guest = -1,
+                        .pidfd = -1,
+                        .mntns = -1,
+                        .disk_fd = -1,
+                        .root = {.overlay = -1}};
 }
 
 static void finish(struct keeper *k, struct box *box)
@@ -85,8 +91,8 @@ void end_event(struct keeper *k, struct box *box)
 {
     struct err err = {0};
     struct keeper_ended ended;
-    // A client uses a box that is ready without waiting for us: it may be over before we have read that
-    // it was taken.
+    // A client uses a box that is ready without waiting for us: it may be over before we have read
+    // that it was taken.
     while (box->state == BOX_READY && !k->closing && request_event(k))
         ;
     if (box->pidfd < 0)

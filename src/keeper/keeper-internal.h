@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The keeper's state, shared by its files: main.c (start, loop), spawner-link.c (Z and the spawner),
-// request.c (the client), build.c (boxes being made), end.c (boxes being taken apart), pool.c.
+// The keeper's state, shared by its files: main.c (start, loop), spawner-link.c (Z and the
+// spawner), request.c (the client), build.c (boxes being made), end.c (boxes being taken apart),
+// pool.c.
 #pragma once
 
 #include <stdint.h>
@@ -41,17 +42,17 @@ struct box {
     uint32_t slot; // in the keeper's run, from 1
     int userns;    // B, kept for the next box of this slot
     int userns_asked;
-    int guest;     // our end of the guest's socket
+    int guest; // our end of the guest's socket
     int pidfd;
     int mntns; // so that the mounts go when we say, after the end was reported
     int has_cgroups;
-    int joined; // the guest is in them
+    int joined;       // the guest is in them
     struct root root; // made, not sent yet; overlay -1 if there is none
     int disk_fd;      // with it
-    int in_pool;  // built ahead, nobody has asked yet
-    int pooled_root; // of those, gets a root too
-    int rehearse;    // and has started a program before anybody asks
-    int asked;    // KEEPER_DESTROY came
+    int in_pool;      // built ahead, nobody has asked yet
+    int pooled_root;  // of those, gets a root too
+    int rehearse;     // and has started a program before anybody asks
+    int asked;        // KEEPER_DESTROY came
     uint32_t request; // id of the message to answer
     struct box_limits limits;
     uint32_t disk_kind;
@@ -72,6 +73,7 @@ struct keeper {
     uint64_t next_number;
     int64_t last_request_ns;
     int closing; // the client is gone
+    int claimed; // the first box is in use: a good moment for what nobody waits for
     int swept;   // of what killed keepers left
     struct keeper_image images[KEEPER_IMAGES_MAX];
     struct box *boxes; // slots.n of them, by slot; 0 is Z's
@@ -80,7 +82,7 @@ struct keeper {
 enum event_kind { EVENT_CLIENT, EVENT_SPAWNER, EVENT_GUEST, EVENT_END };
 
 int keeper_watch(struct keeper *k, int fd, enum event_kind kind, uint32_t slot);
-uint32_t keeper_host_id(const struct keeper *k, uint32_t slot); // the slot's first id on the host
+uint32_t keeper_host_id(const struct keeper *k, uint32_t slot);   // the slot's first id on the host
 uint32_t keeper_host_slot(const struct keeper *k, uint32_t slot); // its number on the machine
 
 // spawner-link.c

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The keeper: the one process that is root on the host. It makes boxes, keeps their descriptors, takes
-// them apart, and does nothing else; it is single-threaded, forked before its client has done anything,
-// and believes nothing it is asked (wire/keeper-msg.h is all it can be asked).
+// The keeper: the one process that is root on the host. It makes boxes, keeps their descriptors,
+// takes them apart, and does nothing else; it is single-threaded, forked before its client has done
+// anything, and believes nothing it is asked (wire/keeper-msg.h is all it can be asked).
 #pragma once
 
 #include <stdint.h>
@@ -23,8 +23,8 @@ struct keeper_process {
     pid_t pid;
 };
 
-// Forks it. It ends, with every box, when the socket is closed. What goes wrong while it starts comes as
-// the first message, a KEEPER_ERROR. The child keeps no descriptor of the caller's.
+// Forks it. It ends, with every box, when the socket is closed. What goes wrong while it starts
+// comes as the first message, a KEEPER_ERROR. The child keeps no descriptor of the caller's.
 int keeper_start(const struct keeper_config *config, struct keeper_process *ret, struct err *err);
 // Closes the socket and waits until it has cleaned up and gone.
 void keeper_stop(struct keeper_process *keeper);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/securebits.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -12,8 +13,6 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <linux/securebits.h>
 
 #include "base/fd.h"
 #include "base/title.h"
@@ -52,9 +51,10 @@ static int own_process(const struct keeper_config *config, struct err *err)
         (void)setrlimit(RLIMIT_NOFILE, &files);
     }
     if (geteuid() != 0)
-        return err_set(err, ERR_DENIED, "boxes need root: run this as root, with sudo for instance");
-    // All its mounts are detached, in nobody's view, on kernels that can do with that; a keeper that
-    // stays makes sure of it for those that are not yet thought of.
+        return err_set(err, ERR_DENIED,
+                       "boxes need root: run this as root, with sudo for instance");
+    // All its mounts are detached, in nobody's view, on kernels that can do with that; a keeper
+    // that stays makes sure of it for those that are not yet thought of.
     root_init();
     if ((!config->once || root_attach_layers) &&
         (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0))
@@ -73,8 +73,13 @@ static int make_boxes(struct keeper *k, struct err *err)
     if (k->boxes == NULL)
         return err_sys(err, ENOMEM, "boxes");
     for (uint32_t i = 0; i < k->slots.n; i++)
-        k->boxes[i] = (struct box){.slot = i, .userns = -1, .guest = -1, .pidfd = -1, .mntns = -1,
-                                   .disk_fd = -1, .root = {.overlay = -1}};
+        k->boxes[i] = (struct box){.slot = i,
+                                   .userns = -1,
+                                   .guest = -1,
+                                   .pidfd = -1,
+                                   .mntns = -1,
+                                   .disk_fd = -1,
+                                   .root = {.overlay = -1}};
     return 0;
 }
 

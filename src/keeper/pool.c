@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Boxes made before anybody asks. Making one takes both cores for a while, so it waits until requests
-// have paused, unless the pool has run half empty.
+// Boxes made before anybody asks. Making one takes both cores for a while, so it waits until
+// requests have paused, unless the pool has run half empty.
 #include "base/clock.h"
 #include "box/limits.h"
 #include "keeper/keeper-internal.h"
@@ -46,8 +46,8 @@ static int wants(const struct keeper *k, const struct counts *c)
     return c->ready < k->config.pool_ready || c->blank < k->config.pool_blank;
 }
 
-// Removes the cgroups that killed keepers have left. Their boxes died with them, and their slots are free;
-// each is held meanwhile, so that nobody starts a box in it.
+// Removes the cgroups that killed keepers have left. Their boxes died with them, and their slots
+// are free; each is held meanwhile, so that nobody starts a box in it.
 static void sweep(struct keeper *k)
 {
     uint32_t found[1024];
@@ -64,8 +64,8 @@ static void sweep(struct keeper *k)
 int pool_wait(const struct keeper *k)
 {
     struct counts c = count(k);
-    if (!k->swept && k->next_number > 0)
-        return 0; // the first box is on its way: a good moment, and nobody waits
+    if (!k->swept && k->claimed)
+        return 0;
     if (k->closing || !wants(k, &c) || c.making >= 2)
         return -1;
     if (c.ready < k->config.pool_ready / 2)
@@ -76,7 +76,7 @@ int pool_wait(const struct keeper *k)
 
 void pool_work(struct keeper *k)
 {
-    if (!k->swept && k->next_number > 0) {
+    if (!k->swept && k->claimed) {
         k->swept = 1;
         sweep(k);
         return;

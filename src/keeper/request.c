@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The client's side of the keeper: every field of every request is looked at here before anything is
-// done for it.
+// The client's side of the keeper: every field of every request is looked at here before anything
+// is done for it.
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -49,6 +49,9 @@ static void hand_over(struct keeper *k, struct box *box, uint16_t type)
 void reply_claimed(struct keeper *k, struct box *box)
 {
     hand_over(k, box, KEEPER_CLAIMED);
+    k->claimed = 1;
+    if (k->config.once)
+        spawner_link_end(k); // it goes while the program runs
 }
 
 void reply_ready(struct keeper *k, struct box *box)
@@ -286,5 +289,6 @@ int request_event(struct keeper *k)
     for (uint32_t i = 1; i < k->slots.n; i++) {
         if (k->boxes[i].state != BOX_NONE && k->boxes[i].state != BOX_DYING)
             end_begin(k, &k->boxes[i]);
-    }    return 0;
+    }
+    return 0;
 }

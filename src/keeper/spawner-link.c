@@ -2,6 +2,7 @@
 // Starting the spawner in its user namespace Z, and hearing from it.
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/sched.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -9,8 +10,6 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#include <linux/sched.h>
 
 #include "base/fd.h"
 #include "base/weaken.h"
@@ -49,8 +48,8 @@ static int start_in_z(struct keeper *k, struct spawner_start *start, struct err 
         .flags = CLONE_NEWNS | (weaken(WEAKEN_USERNS) ? 0 : CLONE_NEWUSER),
         .exit_signal = SIGCHLD,
     };
-    // What is used in Z counts against its owner's limits (inotify, for one): an id of ours, not root.
-    // Only in effect, and with our securebits, so that no capability is lost.
+    // What is used in Z counts against its owner's limits (inotify, for one): an id of ours, not
+    // root. Only in effect, and with our securebits, so that no capability is lost.
     (void)syscall(SYS_setresuid, -1, weaken(WEAKEN_UCOUNTS) ? 0 : keeper_host_id(k, 0), -1);
     long pid = syscall(SYS_clone3, &args, sizeof args);
     int clone_errno = errno;
@@ -74,7 +73,9 @@ static int start_in_z(struct keeper *k, struct spawner_start *start, struct err 
 
 static int send_stage(struct keeper *k, struct err *err)
 {
-    struct spawner_plain msg = {.head = {.version = WIRE_VERSION, .type = SPAWNER_STAGE}};
+    struct spawner_plain msg = {
+        .head = {.version = WIRE_VERSION, .type = SPAWNER_STAGE}
+    };
     auto_fd stage = stage_make(err);
     if (stage < 0)
         return -1;
@@ -83,8 +84,8 @@ static int send_stage(struct keeper *k, struct err *err)
     return r < 0 ? err_sys(err, -r, "talk to the spawner") : 0;
 }
 
-// What takes the spawner long comes first, so that it works while we do: the user namespace of the only
-// box there will be, then the stage.
+// What takes the spawner long comes first, so that it works while we do: the user namespace of the
+// only box there will be, then the stage.
 static int give_work(struct keeper *k, struct err *err)
 {
     if (k->config.once && spawner_link_userns(k, &k->boxes[1], err) < 0)
@@ -114,8 +115,8 @@ int spawner_link_userns(struct keeper *k, struct box *box, struct err *err)
         .head = {.version = WIRE_VERSION, .type = SPAWNER_USERNS, .id = (uint32_t)box->number},
         .slot = box->slot,
     };
-    // A box that failed may have left a question open; the spawner remembers only its last answer, so
-    // that the next box in this slot asks again.
+    // A box that failed may have left a question open; the spawner remembers only its last answer,
+    // so that the next box in this slot asks again.
     if (box->userns >= 0 || (box->userns_asked && k->config.once))
         return 0;
     int r = wire_send(k->spawner, &msg, sizeof msg, NULL, 0, NULL, 0);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/sched.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,8 +14,6 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <linux/sched.h>
 
 #include "base/fd.h"
 #include "base/title.h"
@@ -44,7 +43,9 @@ static void answer_userns(int sock, const struct spawner_slot *asked, int fd)
 
 static void answer_spawned(int sock, uint32_t id, int pidfd)
 {
-    struct spawner_plain msg = {.head = {.version = WIRE_VERSION, .type = SPAWNER_SPAWNED, .id = id}};
+    struct spawner_plain msg = {
+        .head = {.version = WIRE_VERSION, .type = SPAWNER_SPAWNED, .id = id}
+    };
     (void)wire_send(sock, &msg, sizeof msg, NULL, 0, &pidfd, 1);
 }
 
@@ -75,7 +76,8 @@ enum { N_LEAKS = sizeof leaks / sizeof *leaks };
 
 static int open_leaks(int ret[N_LEAKS])
 {
-    // Without a user namespace in between, the host's shared mounts would take part in what follows.
+    // Without a user namespace in between, the host's shared mounts would take part in what
+    // follows.
     if (weaken(WEAKEN_USERNS) && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         return -errno;
     for (unsigned i = 0; i < N_LEAKS; i++) {
@@ -98,7 +100,8 @@ static int hang_leaks(const int trees[N_LEAKS])
     return 0;
 }
 
-// From a copy of the host's mounts, which is all that a new mount namespace can begin with, to the stage.
+// From a copy of the host's mounts, which is all that a new mount namespace can begin with, to the
+// stage.
 static int enter_stage(int stage)
 {
     int trees[N_LEAKS];
@@ -111,8 +114,8 @@ static int enter_stage(int stage)
     r = hang_leaks(trees);
     if (r < 0)
         return r;
-    // The host's own /proc, whole: boxes get a new one each, which the kernel gives only to those who
-    // can see one already.
+    // The host's own /proc, whole: boxes get a new one each, which the kernel gives only to those
+    // who can see one already.
     auto_fd proc = open_tree(AT_FDCWD, "/proc", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
     if (proc < 0 || move_mount(proc, "", AT_FDCWD, "proc", MOVE_MOUNT_F_EMPTY_PATH) < 0)
         return -errno;
@@ -140,10 +143,10 @@ static int become_spawner(const struct spawner_start *start)
 
 // --- B ---
 
-// In the new user namespace, whose root we still are: nothing in it shall make user namespaces of its own.
-// (Other namespaces take a capability that nothing in a box has.) And inotify: what a box uses counts for
-// everybody above it, too. Root in a box could not lift this: it lacks CAP_SYS_RESOURCE, and its /proc/sys
-// is read-only.
+// In the new user namespace, whose root we still are: nothing in it shall make user namespaces of
+// its own. (Other namespaces take a capability that nothing in a box has.) And inotify: what a box
+// uses counts for everybody above it, too. Root in a box could not lift this: it lacks
+// CAP_SYS_RESOURCE, and its /proc/sys is read-only.
 static int limit_namespace(void)
 {
     static const struct {
@@ -155,15 +158,16 @@ static int limit_namespace(void)
         {"/proc/sys/user/max_inotify_watches",   "65536", WEAKEN_UCOUNTS},
     };
     for (unsigned i = 0; i < sizeof limits / sizeof *limits; i++) {
-        int r = weaken(limits[i].unless) ? 0 : fd_write_file(AT_FDCWD, limits[i].file, limits[i].max);
+        int r =
+            weaken(limits[i].unless) ? 0 : fd_write_file(AT_FDCWD, limits[i].file, limits[i].max);
         if (r < 0)
             return r;
     }
     return 0;
 }
 
-// The child that a new user namespace begins with. It is dumpable only so that the spawner may write its
-// maps; there is nothing of ours to read.
+// The child that a new user namespace begins with. It is dumpable only so that the spawner may
+// write its maps; there is nothing of ours to read.
 static _Noreturn void be_namespace(int sync)
 {
     char byte = (char)-limit_namespace();
@@ -198,8 +202,8 @@ static int open_userns(pid_t pid, uint32_t slot, int sync, int *ret_fd)
     return *ret_fd < 0 ? -errno : 0;
 }
 
-// A user namespace belongs to whoever's uid made it: the guest's, which may so enter it later without
-// having any capability.
+// A user namespace belongs to whoever's uid made it: the guest's, which may so enter it later
+// without having any capability.
 static long clone_as(uint32_t uid)
 {
     struct clone_args args = {.flags = CLONE_NEWUSER, .exit_signal = SIGCHLD};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The spawner: a small process, root in a user namespace Z and nobody on the host, from which boxes are
-// forked. It keeps next to nothing between two requests.
+// The spawner: a small process, root in a user namespace Z and nobody on the host, from which boxes
+// are forked. It keeps next to nothing between two requests.
 #pragma once
 
 #include <stdint.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a guest is asked, first by the keeper (GUEST_ROOT), then by whoever claimed the box. A guest may
-// be in the hands of hostile code for all we know: its answers are checked like any stranger's.
+// What a guest is asked, first by the keeper (GUEST_ROOT), then by whoever claimed the box. A guest
+// may be in the hands of hostile code for all we know: its answers are checked like any stranger's.
 #pragma once
 
 #include <stdint.h>
@@ -8,21 +8,22 @@
 #include "wire/wire.h"
 
 enum guest_type {
-    GUEST_ROOT = 1, // guest_root + descriptors     -> GUEST_READY or GUEST_ERROR, then the guest ends
-    GUEST_EXEC,     // guest_exec + strings         -> GUEST_STARTED or GUEST_FAILED; later GUEST_EXITED
-    GUEST_SIGNAL,   // guest_signal, no answer
-    GUEST_READY,    // guest_plain
-    GUEST_ERROR,    // guest_error, head.id 0
-    GUEST_STARTED,  // guest_started + descriptors
-    GUEST_FAILED,   // guest_failed
-    GUEST_EXITED,   // guest_exited
+    GUEST_ROOT =
+        1,      // guest_root + descriptors     -> GUEST_READY or GUEST_ERROR, then the guest ends
+    GUEST_EXEC, // guest_exec + strings         -> GUEST_STARTED or GUEST_FAILED; later GUEST_EXITED
+    GUEST_SIGNAL,  // guest_signal, no answer
+    GUEST_READY,   // guest_plain
+    GUEST_ERROR,   // guest_error, head.id 0
+    GUEST_STARTED, // guest_started + descriptors
+    GUEST_FAILED,  // guest_failed
+    GUEST_EXITED,  // guest_exited
     GUEST_TYPE_MAX,
 };
 
 enum {
     GUEST_BINDS_MAX = 8,
     GUEST_TARGET_MAX = 32,
-    GUEST_EXECS_MAX = 512,  // at once in one box
+    GUEST_EXECS_MAX = 512,    // at once in one box
     GUEST_STRINGS_MAX = 4096, // arguments and variables of one exec
     GUEST_ARGS_MAX = 2 * 1024 * 1024,
 };
@@ -38,8 +39,8 @@ enum guest_root_flag {
     GUEST_ROOT_REHEARSE = 1u << 3,     // start a shell that does nothing before GUEST_READY
 };
 
-// Descriptors: the box's cgroup2 directory, the detached root mount, n_binds detached mounts, then the
-// gauges of `flags` in order.
+// Descriptors: the box's cgroup2 directory, the detached root mount, n_binds detached mounts, then
+// the gauges of `flags` in order.
 struct guest_root {
     struct wire_head head;
     uint32_t slot;
@@ -56,10 +57,11 @@ enum guest_exec_flag {
     GUEST_EXEC_LAST = 1u << 3,    // the box ends with it, at once after GUEST_EXITED
 };
 
-// Followed by, or in the memfd: the working directory, argc arguments, envc variables, each ended by a
-// NUL, args_len bytes in all.
+// Followed by, or in the memfd: the working directory, argc arguments, envc variables, each ended
+// by a NUL, args_len bytes in all.
 struct guest_exec {
-    struct wire_head head; // id names the exec as long as a process of it lives, so take another each time
+    struct wire_head
+        head; // id names the exec as long as a process of it lives, so take another each time
     uint32_t flags;
     uint32_t uid, gid; // inside the box
     uint32_t files;    // RLIMIT_NOFILE

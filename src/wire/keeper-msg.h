@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a client (the daemon, `cay run`) asks of the keeper, and what it hears. The list is closed: a
-// message that is not here, or not exactly as long as its struct, ends the connection.
+// What a client (the daemon, `cay run`) asks of the keeper, and what it hears. The list is closed:
+// a message that is not here, or not exactly as long as its struct, ends the connection.
 #pragma once
 
 #include <stdint.h>
@@ -16,13 +16,14 @@ enum keeper_type {
     KEEPER_DISK_DROP, // keeper_disk_drop     -> KEEPER_OK or KEEPER_ERROR
     // answers and events; events have head.id 0
     KEEPER_CLAIMED, // keeper_box + [guest socket]
-    KEEPER_READY,   // keeper_box + [guest socket]: an event. Image `host`, blank disk, default limits; the
-                    // client's to take at any time, and to use without waiting if the limits suit it
-    KEEPER_ENDED,   // keeper_ended: every process of the box is reaped (an event when it died alone)
-    KEEPER_GONE,    // keeper_box: its cgroups and its unkept disk are gone too
-    KEEPER_STATE,   // keeper_state
-    KEEPER_OK,      // keeper_plain
-    KEEPER_ERROR,   // keeper_error
+    KEEPER_READY,   // keeper_box + [guest socket]: an event. Image `host`, blank disk, default
+                  // limits; the client's to take at any time, and to use without waiting if the
+                  // limits suit it
+    KEEPER_ENDED, // keeper_ended: every process of the box is reaped (an event when it died alone)
+    KEEPER_GONE,  // keeper_box: its cgroups and its unkept disk are gone too
+    KEEPER_STATE, // keeper_state
+    KEEPER_OK,    // keeper_plain
+    KEEPER_ERROR, // keeper_error
     KEEPER_TYPE_MAX,
 };
 

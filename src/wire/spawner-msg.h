@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the keeper asks of a spawner. Ids are those inside the spawner's user namespace Z: slot k owns
-// [k * 65536, k * 65536 + 65535); its last id belongs to the guest and is not mapped in B.
+// What the keeper asks of a spawner. Ids are those inside the spawner's user namespace Z: slot k
+// owns [k * 65536, k * 65536 + 65535); its last id belongs to the guest and is not mapped in B.
 #pragma once
 
 #include <stdint.h>
@@ -8,15 +8,15 @@
 #include "wire/wire.h"
 
 enum {
-    SLOT_IDS = 65536,         // ids of one slot
-    SLOT_BOX_IDS = 65535,     // of these mapped in B, from 0
-    SLOT_GUEST_ID = 65535,    // the guest's, outside B
+    SLOT_IDS = 65536,      // ids of one slot
+    SLOT_BOX_IDS = 65535,  // of these mapped in B, from 0
+    SLOT_GUEST_ID = 65535, // the guest's, outside B
 };
 
 enum spawner_type {
-    SPAWNER_STAGE = 1,  // spawner_plain + [detached mount], once, before the first box; no answer
-    SPAWNER_USERNS,     // spawner_slot                       -> SPAWNER_USERNS_MADE
-    SPAWNER_SPAWN,      // spawner_spawn + descriptors        -> SPAWNER_SPAWNED
+    SPAWNER_STAGE = 1,   // spawner_plain + [detached mount], once, before the first box; no answer
+    SPAWNER_USERNS,      // spawner_slot                       -> SPAWNER_USERNS_MADE
+    SPAWNER_SPAWN,       // spawner_spawn + descriptors        -> SPAWNER_SPAWNED
     SPAWNER_USERNS_MADE, // spawner_slot + [user namespace B]
     SPAWNER_SPAWNED,     // spawner_plain + [pidfd of the guest]
     SPAWNER_ERROR,       // spawner_error; with head.id 0 it is about the spawner itself
@@ -29,8 +29,8 @@ struct spawner_slot {
     uint32_t pad;
 };
 
-// Descriptors, in this order: the guest's end of its socket, B if has_userns (else it is the one made for
-// that slot just before).
+// Descriptors, in this order: the guest's end of its socket, B if has_userns (else it is the one
+// made for that slot just before).
 struct spawner_spawn {
     struct wire_head head;
     uint32_t slot;

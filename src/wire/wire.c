@@ -21,7 +21,7 @@ int wire_send(int sock, const void *msg, size_t len, const void *tail, size_t ta
         char space[CMSG_SPACE(sizeof(int) * WIRE_FDS_MAX)];
     } control;
     struct iovec iov[2] = {
-        {.iov_base = (void *)(uintptr_t)msg, .iov_len = len},
+        {.iov_base = (void *)(uintptr_t)msg,  .iov_len = len     },
         {.iov_base = (void *)(uintptr_t)tail, .iov_len = tail_len},
     };
     struct msghdr hdr = {.msg_iov = iov, .msg_iovlen = tail_len > 0 ? 2 : 1};

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages with descriptors over a unix SOCK_SEQPACKET socket: one send is one message, whole or not
-// at all. Three closed lists of messages stand beside this file: keeper-msg.h (client and keeper),
-// spawner-msg.h (keeper and spawner), guest-msg.h (keeper or client, and guest). A message is a fixed
-// struct that begins with wire_head; only guest_exec carries a tail. Everybody checks the length of
-// what arrives against its type before reading a field.
+// Messages with descriptors over a unix SOCK_SEQPACKET socket: one send is one message, whole or
+// not at all. Three closed lists of messages stand beside this file: keeper-msg.h (client and
+// keeper), spawner-msg.h (keeper and spawner), guest-msg.h (keeper or client, and guest). A message
+// is a fixed struct that begins with wire_head; only guest_exec carries a tail. Everybody checks
+// the length of what arrives against its type before reading a field.
 #pragma once
 
 #include <stddef.h>
@@ -35,8 +35,8 @@ int wire_send(int sock, const void *msg, size_t len, const void *tail, size_t ta
               const int *fds, unsigned n_fds);
 
 // Receives one message; its descriptors (close-on-exec) become the caller's. Bytes, 0 at the end of
-// the stream, or -errno: -EMSGSIZE for a message that did not fit, -EPROTO for one of another version
-// or too short to have a head; no descriptor is kept then. `flags` as for recvmsg.
+// the stream, or -errno: -EMSGSIZE for a message that did not fit, -EPROTO for one of another
+// version or too short to have a head; no descriptor is kept then. `flags` as for recvmsg.
 ssize_t wire_recv(int sock, void *buf, size_t size, struct wire_fds *fds, int flags);
 
 void wire_fds_close(struct wire_fds *fds);
