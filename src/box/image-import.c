@@ -426,7 +426,7 @@ static int check_root(int root_fd, struct err *err)
     if (has(root_fd, "manifest.json", S_IFREG) || has(root_fd, "oci-layout", S_IFREG))
         return err_set(
             err, ERR_INVALID,
-            "this is a container image in layers, not a root file system ('docker export' makes one)");
+            "this is a container image in layers, not a root file system; 'docker export' makes one");
     return err_set(
         err, ERR_INVALID,
         "this does not look like a root file system: it has neither usr/ nor bin/ at its top");

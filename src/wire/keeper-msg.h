@@ -17,8 +17,8 @@ enum keeper_type {
     // answers and events; events have head.id 0
     KEEPER_CLAIMED, // keeper_box + [guest socket]
     KEEPER_READY,   // keeper_box + [guest socket]: an event. Image `host`, blank disk, default
-                  // limits; the client's to take at any time, and to use without waiting if the
-                  // limits suit it
+                    // limits; the client's to take at any time, and to use without waiting if the
+                    // limits suit it
     KEEPER_ENDED, // keeper_ended: every process of the box is reaped (an event when it died alone)
     KEEPER_GONE,  // keeper_box: its cgroups and its unkept disk are gone too
     KEEPER_STATE, // keeper_state

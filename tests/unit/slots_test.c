@@ -27,7 +27,7 @@ static int enter_place(void **state)
              mount("slots_test", "/run", "tmpfs", 0, "mode=0755") < 0)
         step = "no file system for /run";
     if (step != NULL)
-        (void)snprintf(no_place, sizeof no_place, "%s (%s)", step, strerror(errno));
+        (void)snprintf(no_place, sizeof no_place, "%s (%s)", step, strerrordesc_np(errno));
     return 0;
 }
 
