@@ -7,12 +7,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/keyctl.h>
-#include <net/if.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mount.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -20,6 +17,7 @@
 #include "base/weaken.h"
 #include "guest/guest-internal.h"
 #include "guest/guest.h"
+#include "guest/net.h"
 #include "wire/spawner-msg.h"
 
 // Readable by anybody although they tell of the machine or of its other users. What only the host's
@@ -53,18 +51,6 @@ static void settle_fds(const struct guest_boot *boot)
             _exit(1);
     }
     (void)close_range(FD_USERNS + 1, ~0u, 0);
-}
-
-static void raise_loopback(void)
-{
-    auto_fd fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    struct ifreq req = {.ifr_name = "lo", .ifr_flags = IFF_UP};
-    if (fd < 0 || ioctl(fd, SIOCSIFFLAGS, &req) < 0)
-        guest_die("loopback", errno);
-    // Any port may be bound: the namespace is the box's alone.
-    int r = fd_write_file(AT_FDCWD, "/proc/sys/net/ipv4/ip_unprivileged_port_start", "0");
-    if (r < 0)
-        guest_die("ip_unprivileged_port_start", -r);
 }
 
 static void mask(const char *what, const char *with)
@@ -120,8 +106,9 @@ static void stage_dev(uint32_t slot)
 void guest_boot(const struct guest_boot *boot)
 {
     settle_fds(boot);
-    if (!weaken(WEAKEN_NET))
-        raise_loopback();
+    int r = boot->has_network || weaken(WEAKEN_NET) ? 0 : net_raise_loopback();
+    if (r < 0)
+        guest_die("loopback", -r);
     if (sethostname("cay", 3) < 0)
         guest_die("hostname", errno);
     if (!weaken(WEAKEN_KEYRING))

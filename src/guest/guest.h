@@ -11,7 +11,8 @@
 struct guest_boot {
     uint32_t slot;
     int sock;
-    int userns; // B
+    int userns;      // B
+    int has_network; // its network namespace is up already
 };
 
 _Noreturn void guest_main(const struct guest_boot *boot);

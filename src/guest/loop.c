@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -69,6 +70,20 @@ static void receive(struct guest *guest)
         _exit(0); // nobody is left who could want this box
 }
 
+// What our ancestors ignored, programs in the box would ignore too. Straight to the kernel, because
+// libc keeps some signals to itself.
+static void forget_ignored(void)
+{
+    const struct {
+        void *handler;
+        unsigned long flags;
+        void *restorer;
+        unsigned long mask;
+    } dfl = {0};
+    for (int sig = 1; sig <= 64; sig++)
+        (void)syscall(SYS_rt_sigaction, sig, &dfl, NULL, sizeof dfl.mask);
+}
+
 _Noreturn void guest_main(const struct guest_boot *boot)
 {
     struct sigaction child = {.sa_handler = on_child, .sa_flags = SA_NOCLDSTOP};
@@ -76,9 +91,7 @@ _Noreturn void guest_main(const struct guest_boot *boot)
     (void)sigfillset(&all);
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &all, NULL);
-    // What our ancestors ignored, programs in the box would ignore too.
-    for (int sig = 1; sig < NSIG; sig++)
-        (void)signal(sig, SIG_DFL);
+    forget_ignored();
     (void)sigaction(SIGCHLD, &child, NULL);
     guest_boot(boot);
 

@@ -37,13 +37,15 @@ static void clear(struct box *box)
                         .root = {.overlay = -1}};
 }
 
+// The namespaces, and with them the mounts, go last: nobody can reach them, nor has to wait for
+// them.
 static void finish(struct keeper *k, struct box *box)
 {
     uint64_t number = box->number;
     int tell = box->asked;
+    auto_fd mntns = TAKE_FD(box->mntns);
     fd_close(box->guest);
     fd_close(box->pidfd);
-    fd_close(box->mntns);
     fd_close(box->disk_fd);
     root_done(&box->root);
     if (box->has_cgroups)

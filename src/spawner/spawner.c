@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sched.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,6 +20,7 @@
 #include "base/title.h"
 #include "base/weaken.h"
 #include "guest/guest.h"
+#include "spawner/spare.h"
 #include "wire/spawner-msg.h"
 
 union spawner_request {
@@ -28,10 +30,11 @@ union spawner_request {
     struct spawner_spawn spawn;
 };
 
-// All it remembers: the user namespace it made last.
+// All it remembers: the user namespace it made last, and a network namespace that it made ahead.
 struct spawner {
     uint32_t slot;
     int userns;
+    int network; // -1 for none
 };
 
 static void answer_userns(int sock, const struct spawner_slot *asked, int fd)
@@ -244,22 +247,38 @@ static void make_userns(int sock, const struct spawner_slot *msg, struct spawner
     else
         answer_userns(sock, msg, fd);
     fd_close(spawner->userns);
-    *spawner = (struct spawner){.slot = msg->slot, .userns = fd};
+    spawner->slot = msg->slot;
+    spawner->userns = fd;
 }
 
 // --- boxes ---
 
-static uint64_t box_flags(void)
+static uint64_t box_flags(const struct spawner *spawner)
 {
     uint64_t flags = CLONE_PARENT | CLONE_PIDFD | CLONE_NEWNS | CLONE_NEWUTS;
     flags |= weaken(WEAKEN_PID) ? 0 : CLONE_NEWPID;
-    flags |= weaken(WEAKEN_NET) ? 0 : CLONE_NEWNET;
+    flags |= weaken(WEAKEN_NET) || spawner->network >= 0 ? 0 : CLONE_NEWNET;
     flags |= weaken(WEAKEN_IPC) ? 0 : CLONE_NEWIPC;
     return flags;
 }
 
+// In the child: the start of a guest.
+static _Noreturn void be_guest(const struct spawner_spawn *msg, const struct wire_fds *fds,
+                               const struct spawner *spawner)
+{
+    if (spawner->network >= 0 && setns(spawner->network, CLONE_NEWNET) < 0)
+        _exit(1);
+    struct guest_boot boot = {
+        .slot = msg->slot,
+        .sock = fds->fd[0],
+        .userns = msg->has_userns ? fds->fd[1] : spawner->userns,
+        .has_network = spawner->network >= 0,
+    };
+    guest_main(&boot);
+}
+
 static void spawn_guest(int sock, const struct spawner_spawn *msg, struct wire_fds *fds,
-                        const struct spawner *spawner)
+                        struct spawner *spawner)
 {
     if (fds->n != (msg->has_userns ? 2 : 1) ||
         (!msg->has_userns && (spawner->userns < 0 || spawner->slot != msg->slot))) {
@@ -268,20 +287,16 @@ static void spawn_guest(int sock, const struct spawner_spawn *msg, struct wire_f
     }
     int pidfd = -1;
     // The keeper becomes the parent, so that it hears of the end and no zombie gathers here.
-    struct clone_args args = {.flags = box_flags(), .pidfd = (uintptr_t)&pidfd};
+    struct clone_args args = {.flags = box_flags(spawner), .pidfd = (uintptr_t)&pidfd};
     long pid = syscall(SYS_clone3, &args, sizeof args);
     if (pid < 0) {
         answer_error(sock, msg->head.id, "namespaces of a box", errno);
         return;
     }
-    if (pid == 0) {
-        struct guest_boot boot = {
-            .slot = msg->slot,
-            .sock = fds->fd[0],
-            .userns = msg->has_userns ? fds->fd[1] : spawner->userns,
-        };
-        guest_main(&boot);
-    }
+    if (pid == 0)
+        be_guest(msg, fds, spawner);
+    fd_close(spawner->network); // the box's now, and gone with it
+    spawner->network = -1;
     answer_spawned(sock, msg->head.id, pidfd);
     fd_close(pidfd);
 }
@@ -301,13 +316,23 @@ static int handle(int sock, const union spawner_request *msg, size_t len, struct
     return 0;
 }
 
+// Nothing to do for a moment, and boxes have been made before: there will be more.
+static void prepare_while_idle(int sock, struct spawner *spawner)
+{
+    struct pollfd poll_sock = {.fd = sock, .events = POLLIN};
+    if (spawner->userns >= 0 && spawner->network < 0 && !weaken(WEAKEN_NET) &&
+        poll(&poll_sock, 1, SPARE_IDLE_MS) == 0)
+        spawner->network = spare_make();
+}
+
 _Noreturn void spawner_main(const struct spawner_start *start)
 {
     union spawner_request msg;
     struct wire_fds fds;
-    struct spawner spawner = {.userns = -1};
+    struct spawner spawner = {.userns = -1, .network = -1};
     int r = become_spawner(start);
     while (r == 0) {
+        prepare_while_idle(start->sock, &spawner);
         ssize_t n = wire_recv(start->sock, &msg, sizeof msg, &fds, 0);
         if (n == -EINTR)
             continue;
