@@ -44,10 +44,6 @@ int client_handle(struct client *c, const struct keeper_event *ev)
     switch (ev->msg.head.type) {
     case KEEPER_ERROR:
         (void)keeper_error_take(&ev->msg.error, &err);
-        if (ev->msg.head.id == REQUEST_TAKE && err.code == ERR_NOT_FOUND) {
-            c->late_takes++; // its last program ended before the keeper read that it was taken
-            return 1;
-        }
         die("the keeper says: %s", err.msg);
     case KEEPER_READY:
         if (c->n_ready == POOL_MAX)
@@ -122,8 +118,6 @@ void client_stop(struct client *c)
     for (; c->n_ready > 0; c->n_ready--)
         fd_close(c->ready[c->n_ready - 1].guest);
     keeper_stop(&c->keeper);
-    if (c->late_takes > 0)
-        note("%u boxes had ended before the keeper heard that they were taken", c->late_takes);
 }
 
 void client_settle(struct client *c, uint32_t live)

@@ -21,7 +21,6 @@ struct client {
     struct keeper_process keeper;
     struct box_handle ready[POOL_MAX]; // handed out ahead, not yet taken
     unsigned n_ready;
-    unsigned late_takes;
 };
 
 struct streams {
