@@ -20,7 +20,7 @@
 #include "keeper/keeper-internal.h"
 #include "wire/guest-msg.h"
 
-struct box *build_find_slot(struct keeper *k)
+struct box *build_find_slot(const struct keeper *k)
 {
     for (uint32_t i = 1; i < k->slots.n; i++) {
         if (k->boxes[i].state == BOX_NONE)
@@ -173,7 +173,12 @@ static int spawn(struct keeper *k, struct box *box, struct err *err)
     else
         r = send_spawn(k, box, ends[1], err);
     fd_close(ends[1]);
-    return r < 0 ? -1 : 0;
+    if (r < 0) { // nobody was asked, so no pidfd will come that its end could wait for
+        fd_close(box->guest);
+        box->guest = -1;
+        return -1;
+    }
+    return 0;
 }
 
 // With B in hand a box can be given its root, while the spawner still works on the rest.
@@ -312,7 +317,9 @@ void build_guest_event(struct keeper *k, struct box *box)
 
 void build_failed(struct keeper *k, struct box *box, const struct err *err)
 {
-    if (!box->in_pool && box->request != 0)
+    if (box->in_pool)
+        pool_rest(k);
+    else if (box->request != 0)
         reply_error(k, box->request, err);
     box->request = 0;
     end_begin(k, box);

@@ -27,14 +27,9 @@ static void clear(struct box *box)
 {
     uint32_t slot = box->slot;
     int userns = box->userns, asked = box->userns_asked;
-    *box = (struct box){.slot = slot,
-                        .userns = userns,
-                        .userns_asked = asked,
-                        .guest = -1,
-                        .pidfd = -1,
-                        .mntns = -1,
-                        .disk_fd = -1,
-                        .root = {.overlay = -1}};
+    box_init(box, slot);
+    box->userns = userns;
+    box->userns_asked = asked;
 }
 
 // The namespaces, and with them the mounts, go last: nobody can reach them, nor has to wait for

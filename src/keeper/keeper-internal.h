@@ -72,6 +72,7 @@ struct keeper {
     struct volume *volume;
     uint64_t next_number;
     int64_t last_request_ns;
+    int64_t pool_rests_until_ns;
     int closing; // the client is gone
     int claimed; // the first box is in use: a good moment for what nobody waits for
     int swept;   // of what killed keepers left
@@ -81,6 +82,7 @@ struct keeper {
 
 enum event_kind { EVENT_CLIENT, EVENT_SPAWNER, EVENT_GUEST, EVENT_END };
 
+void box_init(struct box *box, uint32_t slot); // a free slot that owns nothing
 int keeper_watch(struct keeper *k, int fd, enum event_kind kind, uint32_t slot);
 uint32_t keeper_host_id(const struct keeper *k, uint32_t slot);   // the slot's first id on the host
 uint32_t keeper_host_slot(const struct keeper *k, uint32_t slot); // its number on the machine
@@ -101,7 +103,7 @@ void reply_ended(struct keeper *k, const struct keeper_ended *msg);
 void reply_gone(struct keeper *k, uint64_t number);
 
 // build.c
-struct box *build_find_slot(struct keeper *k);
+struct box *build_find_slot(const struct keeper *k);
 // Starts a box in a free slot: with a root when box->image is set, blank otherwise.
 void build_start(struct keeper *k, struct box *box);
 void build_userns_made(struct keeper *k, struct box *box, int fd);
@@ -119,6 +121,8 @@ unsigned end_pending(const struct keeper *k);
 
 // pool.c
 struct box *pool_take_blank(struct keeper *k);
+// A box for the pool could not be made: no other is tried for a while.
+void pool_rest(struct keeper *k);
 // Milliseconds until the pool wants work, -1 for never.
 int pool_wait(const struct keeper *k);
 void pool_work(struct keeper *k);

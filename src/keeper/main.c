@@ -37,6 +37,19 @@ uint32_t keeper_host_slot(const struct keeper *k, uint32_t slot)
     return k->slots.first + slot;
 }
 
+void box_init(struct box *box, uint32_t slot)
+{
+    *box = (struct box){
+        .slot = slot,
+        .userns = -1,
+        .guest = -1,
+        .pidfd = -1,
+        .mntns = -1,
+        .disk_fd = -1,
+        .root = {.overlay = -1},
+    };
+}
+
 // --- starting ---
 
 static int own_process(const struct keeper_config *config, struct err *err)
@@ -73,13 +86,7 @@ static int make_boxes(struct keeper *k, struct err *err)
     if (k->boxes == NULL)
         return err_sys(err, ENOMEM, "boxes");
     for (uint32_t i = 0; i < k->slots.n; i++)
-        k->boxes[i] = (struct box){.slot = i,
-                                   .userns = -1,
-                                   .guest = -1,
-                                   .pidfd = -1,
-                                   .mntns = -1,
-                                   .disk_fd = -1,
-                                   .root = {.overlay = -1}};
+        box_init(&k->boxes[i], i);
     return 0;
 }
 

@@ -5,7 +5,7 @@
 #include "box/limits.h"
 #include "keeper/keeper-internal.h"
 
-enum { QUIET_MS = 10 };
+enum { QUIET_MS = 10, REST_MS = 1000 };
 
 struct counts {
     uint32_t ready, blank; // there, or being made
@@ -66,12 +66,21 @@ int pool_wait(const struct keeper *k)
     struct counts c = count(k);
     if (!k->swept && k->claimed)
         return 0;
-    if (k->closing || !wants(k, &c) || c.making >= 2)
-        return -1;
+    if (k->closing || k->spawner < 0 || !wants(k, &c) || c.making >= 2 ||
+        build_find_slot(k) == NULL)
+        return -1; // whatever changes that is an event, after which we are asked again
+    int64_t rest = (k->pool_rests_until_ns - clock_ns()) / NS_PER_MS;
+    if (rest > 0)
+        return (int)rest;
     if (c.ready < k->config.pool_ready / 2)
         return 0;
     int64_t quiet = (clock_ns() - k->last_request_ns) / NS_PER_MS;
     return quiet >= QUIET_MS ? 0 : (int)(QUIET_MS - quiet);
+}
+
+void pool_rest(struct keeper *k)
+{
+    k->pool_rests_until_ns = clock_ns() + REST_MS * NS_PER_MS;
 }
 
 void pool_work(struct keeper *k)

@@ -2,9 +2,12 @@
 // Boxes claimed from an empty and from a full pool, used, ended by request, by a blow from outside,
 // and by the end of the client.
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/fd.h"
 #include "kit.h"
@@ -79,6 +82,53 @@ CHECK_CASE(full_pool_of_ready_boxes_in_memory)
     struct box_limits limits = limits_default();
     use_and_destroy_box(kit_take_ready(&limits));
     kit_await_pool(2, 0);
+}
+
+// Clock ticks of processor time that the keeper has used.
+static unsigned long keeper_ticks(void)
+{
+    char path[64], text[1024];
+    unsigned long user = 0, system = 0;
+    (void)snprintf(path, sizeof path, "/proc/%d/stat", kit_pid());
+    assert_true(fd_read_file(AT_FDCWD, path, text, sizeof text) > 0);
+    const char *after_name = strrchr(text, ')');
+    assert_non_null(after_name);
+    assert_int_equal(sscanf(after_name + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu",
+                            &user, &system),
+                     2);
+    return user + system;
+}
+
+// With a pool that is not full, and no way to fill it, it must not try without end.
+static void check_keeper_sleeps(void)
+{
+    kit_sleep_ms(200);
+    unsigned long before = keeper_ticks();
+    kit_sleep_ms(1000);
+    assert_true(keeper_ticks() - before < (unsigned long)sysconf(_SC_CLK_TCK) / 5);
+}
+
+CHECK_CASE(keeper_sleeps_when_every_slot_is_taken)
+{
+    kit_start(&(struct keeper_config){.boxes = 2, .pool_ready = 2});
+    kit_await_pool(2, 0);
+    struct box_limits limits = limits_default();
+    struct kit_box one = kit_take_ready(&limits), other = kit_take_ready(&limits);
+    check_keeper_sleeps();
+    (void)kit_destroy(&one);
+    (void)kit_destroy(&other);
+    kit_await_pool(2, 0);
+}
+
+CHECK_CASE(keeper_sleeps_when_its_spawner_is_gone)
+{
+    kit_start(&(struct keeper_config){.boxes = 4, .pool_ready = 2});
+    kit_await_pool(2, 0);
+    assert_int_equal(kill(kit_child(0), SIGKILL), 0);
+    struct box_limits limits = limits_default();
+    struct kit_box box = kit_take_ready(&limits);
+    check_keeper_sleeps();
+    (void)kit_destroy(&box);
 }
 
 // The client may begin before the keeper has answered; with the limits that it asked for once it
@@ -420,6 +470,8 @@ CHECK_CASE(client_goes_away)
 
 KIT_MAIN(KIT_CASE(empty_pool_every_kind_of_disk), KIT_CASE(without_a_volume_only_tmpfs),
          KIT_CASE(full_pool_gives_ready_boxes), KIT_CASE(full_pool_of_ready_boxes_in_memory),
+         KIT_CASE(keeper_sleeps_when_every_slot_is_taken),
+         KIT_CASE(keeper_sleeps_when_its_spawner_is_gone),
          KIT_CASE(ready_box_is_used_before_it_is_taken), KIT_CASE(only_ready_boxes_are_taken),
          KIT_CASE(full_pool_gives_blank_boxes_their_root),
          KIT_CASE(box_that_does_not_fit_a_ready_one_is_made),
