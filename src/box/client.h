@@ -25,13 +25,17 @@ struct claim {
 int keeper_send_claim(int sock, uint32_t id, const struct claim *claim, struct err *err);
 // Takes a box that came with KEEPER_READY. The answer need not be awaited to use it, unless the
 // limits differ from the defaults, which it has.
+// With `disk` above 0 its blank disk becomes the kept one of that number.
 int keeper_send_take(int sock, uint32_t id, uint64_t box, const struct box_limits *limits,
-                     struct err *err);
+                     uint64_t disk, struct err *err);
 int keeper_send_destroy(int sock, uint32_t id, uint64_t box, struct err *err);
 int keeper_send_status(int sock, uint32_t id, struct err *err);
 int keeper_send_limit(int sock, uint32_t id, uint64_t box, const struct box_limits *limits,
                       struct err *err);
 int keeper_send_disk_drop(int sock, uint32_t id, uint64_t disk, struct err *err);
+int keeper_send_disk_list(int sock, uint32_t id, uint64_t above, struct err *err);
+int keeper_send_usage(int sock, uint32_t id, uint64_t box, struct err *err);
+int keeper_send_serving(int sock, struct err *err);
 
 struct keeper_event {
     union {
@@ -41,9 +45,13 @@ struct keeper_event {
         struct keeper_ended ended;
         struct keeper_state state;
         struct keeper_error error;
+        struct keeper_live live;
+        struct keeper_welcome welcome;
+        struct keeper_disks disks;
+        struct keeper_used used;
     } msg;
-    int guest; // with KEEPER_CLAIMED and KEEPER_READY: the guest's socket, now the caller's; else
-               // -1
+    int guest; // with KEEPER_CLAIMED, KEEPER_READY and KEEPER_LIVE: the guest's socket, now the
+               // caller's; else -1
 };
 
 // Waits unless `flags` has MSG_DONTWAIT. 1, 0 when there is nothing (would block), or -1.
@@ -59,12 +67,26 @@ struct exec_spec {
     const char *const *envp;
     uint32_t uid, gid;
     uint32_t files; // RLIMIT_NOFILE
-    uint32_t flags; // GUEST_EXEC_STDIN, GUEST_EXEC_TTY
+    uint32_t flags; // enum guest_exec_flag but ARGS_FD, which comes by itself
     uint16_t rows, cols;
+    uint64_t tag;
 };
 
-int guest_send_exec(int guest, uint32_t id, const struct exec_spec *spec, struct err *err);
-int guest_send_signal(int guest, uint32_t id, int signal, struct err *err);
+// A guest, and the version that it speaks: WIRE_VERSION unless KEEPER_LIVE said otherwise.
+struct guest_peer {
+    int sock;
+    uint16_t version;
+};
+
+int guest_send_exec(struct guest_peer guest, uint32_t id, const struct exec_spec *spec,
+                    struct err *err);
+int guest_send_signal(struct guest_peer guest, uint32_t id, int signal, struct err *err);
+// To some of an exec's processes only.
+int guest_send_signal_to(struct guest_peer guest, uint32_t id, int signal, enum guest_scope scope,
+                         uint64_t since, struct err *err);
+int guest_send_list(struct guest_peer guest, uint32_t id, struct err *err);
+int guest_send_forget(struct guest_peer guest, uint32_t id, enum guest_forget_what what,
+                      struct err *err);
 
 struct guest_event {
     union {
@@ -72,10 +94,12 @@ struct guest_event {
         struct guest_started started;
         struct guest_failed failed;
         struct guest_exited exited;
+        struct guest_listed listed;
     } msg;
-    // With GUEST_STARTED, now the caller's: the terminal's master in `out`, or the three streams.
-    // -1 each where there is none.
+    // With GUEST_STARTED, now the caller's: the terminal's master in `out`, or the streams. -1 each
+    // where there is none.
     int out, err, in;
+    int control_in, control_out; // what we write to, what we read from
 };
 
 // As keeper_recv; the end of the guest is -1 with ERR_UNAVAILABLE.

@@ -11,12 +11,16 @@ enum guest_type {
     GUEST_ROOT =
         1,      // guest_root + descriptors     -> GUEST_READY or GUEST_ERROR, then the guest ends
     GUEST_EXEC, // guest_exec + strings         -> GUEST_STARTED or GUEST_FAILED; later GUEST_EXITED
-    GUEST_SIGNAL,  // guest_signal, no answer
-    GUEST_READY,   // guest_plain
-    GUEST_ERROR,   // guest_error, head.id 0
+    GUEST_SIGNAL, // guest_signal, no answer
+    GUEST_LIST,   // guest_plain -> GUEST_LISTED, then for each exec that is kept GUEST_STARTED with
+                  // its descriptors again, and GUEST_EXITED if it has ended
+    GUEST_FORGET, // guest_forget, no answer
+    GUEST_READY,  // guest_plain
+    GUEST_ERROR,  // guest_error, head.id 0
     GUEST_STARTED, // guest_started + descriptors
     GUEST_FAILED,  // guest_failed
     GUEST_EXITED,  // guest_exited
+    GUEST_LISTED,  // guest_listed
     GUEST_TYPE_MAX,
 };
 
@@ -55,6 +59,17 @@ enum guest_exec_flag {
     GUEST_EXEC_TTY = 1u << 1,     // a terminal for all three
     GUEST_EXEC_ARGS_FD = 1u << 2, // the strings are in a memfd that comes along
     GUEST_EXEC_LAST = 1u << 3,    // the box ends with it, at once after GUEST_EXITED
+    GUEST_EXEC_CONTROL = 1u << 4, // two more pipes: its GUEST_CONTROL_IN and GUEST_CONTROL_OUT
+    GUEST_EXEC_KEEP = 1u << 5, // the guest keeps our ends too (but that of standard input), until
+                               // the exec ends, for whoever comes after us
+    GUEST_EXEC_KEEP_EXIT = 1u << 6,  // with KEEP: after its end as well, and how it ended, until
+                                     // GUEST_FORGET
+    GUEST_EXEC_KEEP_STDIN = 1u << 7, // with KEEP: standard input too, until GUEST_FORGET says so
+};
+
+enum { // descriptors of a program that was started with GUEST_EXEC_CONTROL
+    GUEST_CONTROL_IN = 60,
+    GUEST_CONTROL_OUT = 61,
 };
 
 // Followed by, or in the memfd: the working directory, argc arguments, envc variables, each ended
@@ -68,13 +83,34 @@ struct guest_exec {
     uint32_t argc, envc;
     uint32_t args_len;
     uint16_t rows, cols; // of the terminal
+    uint64_t tag;        // the asker's own, repeated in GUEST_STARTED
 };
 
-// Descriptors: with a terminal its master; else the ends of standard output, error, and, with
-// GUEST_EXEC_STDIN, input.
+// Descriptors: with a terminal its master; else the ends of standard output, error, then of input
+// if `flags` (as in guest_exec) has GUEST_EXEC_STDIN, then of control in and out if it has
+// GUEST_EXEC_CONTROL. When it is told again after GUEST_LIST, what is not kept is not among them
+// and not in `flags`.
 struct guest_started {
     struct wire_head head;
     int32_t pid; // in the box
+    uint32_t flags;
+    uint64_t tag;
+};
+
+struct guest_listed {
+    struct wire_head head;
+    uint32_t n; // GUEST_STARTED messages that follow
+    uint32_t pad;
+};
+
+enum guest_forget_what {
+    GUEST_FORGET_STDIN = 1, // its end of standard input: the program reads the end of the file
+    GUEST_FORGET_ALL,       // an exec that has ended
+};
+
+struct guest_forget {
+    struct wire_head head; // the exec's id
+    uint32_t what;
     uint32_t pad;
 };
 
@@ -93,10 +129,17 @@ struct guest_failed {
     int32_t sys_errno;
 };
 
+enum guest_scope {
+    GUEST_SCOPE_EXEC,  // the exec's process group; with SIGKILL every process of it
+    GUEST_SCOPE_FIRST, // its first process alone
+    GUEST_SCOPE_SINCE, // every process of it but the first that was started after `since`
+};
+
 struct guest_signal {
     struct wire_head head; // the exec's id
     int32_t signal;        // SIGKILL ends every process the exec has started, however it hides
-    uint32_t pad;
+    uint32_t scope;        // enum guest_scope
+    uint64_t since;        // nanoseconds of CLOCK_BOOTTIME, with GUEST_SCOPE_SINCE
 };
 
 struct guest_exited {

@@ -9,11 +9,14 @@
 
 enum keeper_type {
     KEEPER_CLAIM = 1, // keeper_claim         -> KEEPER_CLAIMED or KEEPER_ERROR
-    KEEPER_TAKE,      // keeper_limit, a box of KEEPER_READY -> KEEPER_OK or KEEPER_ERROR
+    KEEPER_TAKE,      // keeper_take, a box of KEEPER_READY -> KEEPER_OK or KEEPER_ERROR
     KEEPER_DESTROY,   // keeper_box           -> KEEPER_ENDED, later KEEPER_GONE
     KEEPER_LIMIT,     // keeper_limit         -> KEEPER_OK or KEEPER_ERROR
     KEEPER_STATUS,    // keeper_plain         -> KEEPER_STATE
     KEEPER_DISK_DROP, // keeper_disk_drop     -> KEEPER_OK or KEEPER_ERROR
+    KEEPER_DISK_LIST, // keeper_disk_list     -> KEEPER_DISKS
+    KEEPER_USAGE,     // keeper_box           -> KEEPER_USED or KEEPER_ERROR
+    KEEPER_SERVING,   // keeper_plain, no answer: the daemon takes requests from now on
     // answers and events; events have head.id 0
     KEEPER_CLAIMED, // keeper_box + [guest socket]
     KEEPER_READY,   // keeper_box + [guest socket]: an event. Image `host`, blank disk, default
@@ -22,8 +25,12 @@ enum keeper_type {
     KEEPER_ENDED, // keeper_ended: every process of the box is reaped (an event when it died alone)
     KEEPER_GONE,  // keeper_box: its cgroups and its unkept disk are gone too
     KEEPER_STATE, // keeper_state
-    KEEPER_OK,    // keeper_plain
-    KEEPER_ERROR, // keeper_error
+    KEEPER_LIVE,  // keeper_live + [guest socket]: a box that the last daemon had
+    KEEPER_WELCOME, // keeper_welcome: the first event but for KEEPER_LIVE; all of these have come
+    KEEPER_DISKS,   // keeper_disks
+    KEEPER_USED,    // keeper_used
+    KEEPER_OK,      // keeper_plain
+    KEEPER_ERROR,   // keeper_error
     KEEPER_TYPE_MAX,
 };
 
@@ -67,9 +74,59 @@ struct keeper_limit {
     struct box_limits limits;
 };
 
+struct keeper_take {
+    struct wire_head head;
+    uint64_t box;
+    struct box_limits limits;
+    uint64_t disk; // above 0: its blank disk becomes the kept one of this number
+};
+
+struct keeper_live {
+    struct wire_head head;
+    uint64_t box;
+    uint64_t disk; // with DISK_KEPT
+    struct box_limits limits;
+    uint32_t disk_kind;
+    uint32_t guest_version; // what its guest speaks
+};
+
+struct keeper_welcome {
+    struct wire_head head;
+    uint64_t run;   // a random number: boxes of another run are gone
+    uint32_t boxes; // at most, at once
+    uint32_t has_volume;
+    uint32_t pool_ready, pool_blank; // as configured
+    uint32_t restarts;               // how often a daemon was started before this one
+    uint32_t pad;
+};
+
 struct keeper_disk_drop {
     struct wire_head head;
     uint64_t disk;
+};
+
+enum { KEEPER_DISKS_MAX = 1024 };
+
+struct keeper_disk_list {
+    struct wire_head head;
+    uint64_t above; // only numbers above this
+};
+
+struct keeper_disks { // the lowest, in order; more may follow when n is KEEPER_DISKS_MAX
+    struct wire_head head;
+    uint32_t n;
+    uint32_t pad;
+    uint64_t disk[KEEPER_DISKS_MAX];
+};
+
+struct keeper_used { // of a live box; 0 where the kernel does not tell
+    struct wire_head head;
+    uint64_t box;
+    uint64_t cpu_usec;
+    uint64_t memory, memory_peak; // bytes
+    uint64_t disk;                // bytes
+    uint32_t pids;
+    uint32_t oom_kills;
 };
 
 struct keeper_ended {

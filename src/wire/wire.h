@@ -10,8 +10,15 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+// A program that was upgraded speaks with boxes that an older one made: those of the version before
+// are still understood. (Tests build a program of the next version.)
+#ifndef CAY_WIRE_VERSION
+#    define CAY_WIRE_VERSION 1
+#endif
+
 enum {
-    WIRE_VERSION = 1,
+    WIRE_VERSION = CAY_WIRE_VERSION,
+    WIRE_OLDEST = WIRE_VERSION > 1 ? WIRE_VERSION - 1 : 1,
     WIRE_FDS_MAX = 16,
     WIRE_MSG_MAX = 64 * 1024, // longer exec arguments travel in a memfd
 };

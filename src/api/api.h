@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the daemon answers over HTTP: one table of routes (routes.c), from which the router, the
+// OpenAPI description and the checks of request bodies are made.
+#pragma once
+
+#include "db/db.h"
+#include "edge/http.h"
+#include "sandbox/sandbox.h"
+
+struct api;
+
+struct api_config {
+    uv_loop_t *loop;
+    struct db *db;
+    struct fleet *fleet;
+    const char *cors;  // origins, by commas; "" none
+    const char *token; // the admin token: its hash is made the admin's
+    int64_t rate;      // requests a minute and token; 0: no limit
+    int64_t run;       // a random number: this run of the daemon
+};
+
+int api_open(const struct api_config *config, struct api **ret, struct err *err);
+void api_free(struct api *api);
+void api_handle(struct http_request *req, void *data); // http_handler_fn; data is the api
+void api_drain(struct api *api); // from now on /health says so; new work is refused with 503

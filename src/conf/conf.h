@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// The settings of `cay serve`, from one table (conf.c): defaults, then the file, then the
+// environment (CAY_LISTEN for "listen"), then flags. The same table prints --help and
+// cay.conf.example. The process that is root reads them all and hands them to the daemon as text;
+// the daemon reads that with the same table. Texts are owned by the struct. One thread.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+struct conf {
+    char *listen; // "127.0.0.1:8787"; port 0: any that is free
+    char *data;   // "/var/lib/cay"
+    char *socket; // "": DATA/cay.sock
+    char *group;  // of the socket, "cay"
+    char *user;   // of the daemon, "cay"; where there is none, an unused id
+    char *token;  // the admin token; "": DATA/admin.token, made on first start
+    char *cors;   // origins that browsers may call from, by commas; "" none, "*" all
+    char *log_level;
+    bool behind_proxy; // a listen address that is not loopback is fine
+    // the machine
+    uint32_t boxes;        // at most, at once
+    uint32_t pool;         // boxes kept ready with a blank disk
+    uint32_t pool_blank;   // boxes kept ready for those that wake
+    uint64_t volume;       // bytes of the Btrfs volume; 0: disks are in memory
+    uint64_t memory_spare; // bytes that must stay available on the machine for a box to be started
+    // each tenant, unless its row says otherwise; 0: no limit
+    uint32_t tenant_sandboxes;
+    uint32_t tenant_running;
+    uint64_t tenant_memory; // sum of the limits of its running boxes
+    uint64_t tenant_disk;   // sum of the limits of its disks
+    uint32_t rate;          // requests a minute and token; 0: no limit
+    int64_t sleep_after_ms; // default of sandboxes
+    int64_t drain_ms;       // how long a SIGTERM waits for requests that run
+    uint64_t process_log;   // bytes kept of each stream of a process
+};
+
+// Defaults only.
+int conf_init(struct conf *conf, struct err *err);
+void conf_done(struct conf *conf);
+
+// `cay serve`'s command line: reads the file it names (or /etc/cay/cay.conf where that exists), the
+// environment and the flags. OPT_END, OPT_HELP (printed already) or OPT_FAILED.
+int conf_read(struct conf *conf, int argc, char **argv, struct err *err);
+
+// "name = value" lines: what the file has, and what the daemon is handed. Unknown names are errors.
+int conf_parse_text(struct conf *conf, const char *text, struct err *err);
+int conf_write_text(const struct conf *conf, struct buf *ret); // 0 or -errno
+
+void conf_print_example(FILE *out); // cay.conf.example

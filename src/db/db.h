@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows, in SQLite with a write-ahead log. A call returns when its row is in the log's file: it
+// survives any crash of ours, and a power cut only where `synced` is said. Writing that far takes
+// tens of microseconds, so the loop's own thread does it; what waits for a disk (moving the log
+// into the database, db_checkpoint) is for another thread. Calls are 0, or -1 with err; those that
+// look for one row answer 1 when it is there and 0 when not. Row structs own their texts:
+// *_row_done frees them (and takes zeros).
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct db;
+
+int db_open(const char *path, struct db **ret, struct err *err); // makes and migrates it
+void db_close(struct db *db);
+int db_checkpoint(const char *path, struct err *err); // any thread, with a connection of its own
+int db_begin(struct db *db, struct err *err);         // several writes as one
+int db_commit(struct db *db, struct err *err);
+void db_rollback(struct db *db);
+
+// --- settings of the installation itself
+
+int db_meta_get(struct db *db, const char *key, char **ret, struct err *err); // 1, 0, -1; free it
+int db_meta_set(struct db *db, const char *key, const char *value, struct err *err);
+
+// --- tenants and tokens
+
+struct tenant_row {
+    int64_t number; // 1 is "admin", which is always there
+    char *name;
+    int64_t sandboxes, running, memory, disk; // quotas; -1: the configured default; 0: none
+    int64_t created_ms;
+};
+int db_tenant_get(struct db *db, const char *name, struct tenant_row *ret, struct err *err);
+int db_tenant_by_number(struct db *db, int64_t number, struct tenant_row *ret, struct err *err);
+int db_tenant_put(struct db *db, struct tenant_row *row,
+                  struct err *err); // makes or changes; sets number
+void tenant_row_done(struct tenant_row *row);
+
+enum { DB_TOKEN_HASH = 32, DB_TOKEN_ID = 17 };
+struct token_row {
+    char id[DB_TOKEN_ID]; // 16 hex digits, not secret
+    uint8_t hash[DB_TOKEN_HASH];
+    int64_t tenant;
+    bool admin; // may manage tokens and see all tenants
+    char *name;
+    int64_t rate; // requests a minute; -1: the configured default; 0: no limit
+    int64_t created_ms;
+};
+int db_token_add(struct db *db, const struct token_row *row, struct err *err); // synced
+int db_token_by_hash(struct db *db, const uint8_t *hash, struct token_row *ret, struct err *err);
+int db_token_revoke(struct db *db, const char *id,
+                    struct err *err); // synced; 1, 0 if there is none
+typedef int (*db_token_fn)(void *data, const struct token_row *row); // not 0: stop
+int db_token_each(struct db *db, db_token_fn fn, void *data, struct err *err);
+void token_row_done(struct token_row *row);
+
+// --- sandboxes
+
+enum sandbox_status { // as stored: never renumber
+    SANDBOX_SLEEPING = 1,
+    SANDBOX_RUNNING = 2,
+    SANDBOX_DESTROYING = 3,
+};
+
+struct sandbox_row {
+    int64_t number; // also the disk's; never used twice
+    int64_t tenant;
+    char *id;
+    char *slug; // unique on the machine, DNS-safe, at most 40 characters
+    enum sandbox_status status;
+    char *image;
+    int64_t memory, disk, pids, cpu_milli;
+    int64_t sleep_after_ms;
+    bool keep_alive, ephemeral;
+    char *env;     // JSON object of strings
+    char *labels;  // JSON object of strings
+    char *user_id; // the caller's own name for whom it is for; may be NULL
+    int64_t box;   // 0: none
+    int64_t run;   // of the keeper that made it
+    int64_t boxes; // how many it has had
+    int64_t created_ms, updated_ms, active_ms;
+};
+int db_sandbox_add(struct db *db, struct sandbox_row *row,
+                   struct err *err); // sets number; ERR_CONFLICT
+int db_sandbox_get(struct db *db, int64_t tenant, const char *id, struct sandbox_row *ret,
+                   struct err *err);
+int db_sandbox_update(struct db *db, const struct sandbox_row *row,
+                      struct err *err); // all but identity
+int db_sandbox_touch(struct db *db, int64_t number, int64_t active_ms, struct err *err);
+int db_sandbox_del(struct db *db, int64_t number, struct err *err); // with all that belongs to it
+
+typedef int (*db_sandbox_fn)(void *data, const struct sandbox_row *row); // not 0: stop
+struct sandbox_query {
+    int64_t tenant;                      // 0: all
+    enum sandbox_status status;          // 0: all
+    const char *label_key, *label_value; // NULL: all; a key alone: any value
+    const char *after;                   // ids above this one (with a tenant)
+    unsigned max;                        // 0: all
+};
+int db_sandbox_each(struct db *db, const struct sandbox_query *query, db_sandbox_fn fn, void *data,
+                    struct err *err); // by id
+
+struct usage_row {
+    int64_t sandboxes, disk; // count and sum of limits, those being destroyed too
+};
+int db_sandbox_usage(struct db *db, int64_t tenant, struct usage_row *ret,
+                     struct err *err); // 0: all
+
+// --- processes and sessions of a sandbox
+
+enum end_reason { // as stored and as told: never renumber
+    END_NONE = 0, // it runs
+    END_EXIT = 1,
+    END_SIGNAL = 2,
+    END_TIMEOUT = 3,
+    END_KILLED = 4,
+    END_OOM = 5,
+    END_BOX_LOST = 6,
+    END_REASON_MAX,
+};
+const char *end_reason_name(enum end_reason reason); // "exit"; "" for END_NONE
+
+struct process_row {
+    int64_t sandbox;
+    char *id;
+    char *command; // JSON: the string or the array it was started with
+    char *cwd;
+    int64_t box;
+    int64_t exec; // its id in that box
+    int64_t pid;  // in the box
+    int64_t log;  // number of its log files; never used twice
+    bool keep_awake;
+    int64_t deadline_ms; // of the clock on the wall; 0: none
+    enum end_reason reason;
+    int64_t exit_code; // -1: none
+    int64_t signal;    // 0: none
+    int64_t limits;    // enum guest_limit
+    int64_t cpu_usec, memory_peak;
+    int64_t started_ms, ended_ms;
+};
+int db_process_add(struct db *db, struct process_row *row,
+                   struct err *err); // sets log; ERR_CONFLICT
+int db_process_get(struct db *db, int64_t sandbox, const char *id, struct process_row *ret,
+                   struct err *err);
+int db_process_started(struct db *db, const struct process_row *row,
+                       struct err *err); // box, exec, pid
+int db_process_end(struct db *db, const struct process_row *row, struct err *err);
+typedef int (*db_process_fn)(void *data, const struct process_row *row);
+int db_process_each(struct db *db, int64_t sandbox, db_process_fn fn, void *data,
+                    struct err *err); // oldest first
+int db_process_del(struct db *db, int64_t sandbox, const char *id, struct err *err);
+void process_row_done(struct process_row *row);
+
+struct session_row {
+    int64_t sandbox;
+    char *id;
+    char *cwd; // last known
+    char *env; // JSON object: what the caller gave it, and what it has exported as last known
+    int64_t box, exec; // 0: no shell runs
+    int64_t created_ms, used_ms;
+};
+int db_session_put(struct db *db, const struct session_row *row,
+                   struct err *err); // makes or replaces
+int db_session_get(struct db *db, int64_t sandbox, const char *id, struct session_row *ret,
+                   struct err *err);
+typedef int (*db_session_fn)(void *data, const struct session_row *row);
+int db_session_each(struct db *db, int64_t sandbox, db_session_fn fn, void *data, struct err *err);
+int db_session_del(struct db *db, int64_t sandbox, const char *id, struct err *err); // 1, 0
+void session_row_done(struct session_row *row);
+
+// --- events
+
+struct event_row {
+    int64_t seq; // over all sandboxes, ascending
+    int64_t sandbox;
+    int64_t time_ms;
+    char *type; // "created", "woke", "slept", "exec_end", ...
+    char *data; // a JSON object
+};
+enum { DB_EVENTS_KEPT = 1000 }; // of one sandbox; older ones go
+int db_event_add(struct db *db, struct event_row *row, struct err *err); // sets seq
+typedef int (*db_event_fn)(void *data, const struct event_row *row);
+int db_event_each(struct db *db, int64_t sandbox, int64_t after, unsigned max, db_event_fn fn,
+                  void *data, struct err *err);
+
+// --- idempotency keys
+
+enum idem_state {
+    IDEM_NEW,     // the key is ours now: do it, then db_idem_done
+    IDEM_RUNNING, // the first request with it is not answered yet, in this run of the daemon
+    IDEM_UNKNOWN, // it was running when a daemon died
+    IDEM_DONE,    // here is its answer
+    IDEM_OTHER,   // the key was used with another request
+};
+struct idem_row {
+    int64_t tenant;
+    const char *key;
+    uint8_t request[32]; // hash of method, target and body
+    int64_t run;         // of the daemon that takes it
+    unsigned status;     // with IDEM_DONE, as the body
+    char *body;
+    size_t body_len;
+};
+int db_idem_take(struct db *db, struct idem_row *row, enum idem_state *ret, struct err *err);
+int db_idem_done(struct db *db, const struct idem_row *row, struct err *err);
+int db_idem_drop(struct db *db, const struct idem_row *row,
+                 struct err *err); // refused before it began
+int db_idem_expire(struct db *db, int64_t before_ms, struct err *err);
+
+void sandbox_row_done(struct sandbox_row *row);
+int64_t db_now_ms(void); // the clock on the wall

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// An HTTP/1.1 server on the loop. What it hands on is sound: framed in one way only, within the
+// limits of edge/limits.h, its target raw. Nothing outside http*.c knows which library reads the
+// bytes.
+//
+// A request lives until its answer is complete or its client is gone. Whoever works on it
+// asynchronously sets http_on_close, which is called when the client goes before the answer is
+// complete; after that, and after http_reply or http_stream_end, the request must not be touched
+// again. Exactly one of http_reply and http_stream_begin is called for each request. All on the
+// loop's thread.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <uv.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+enum http_method {
+    HTTP_GET = 1u << 0,
+    HTTP_HEAD = 1u << 1,
+    HTTP_POST = 1u << 2,
+    HTTP_PUT = 1u << 3,
+    HTTP_PATCH = 1u << 4,
+    HTTP_DELETE = 1u << 5,
+    HTTP_OPTIONS = 1u << 6,
+    HTTP_OTHER = 1u << 7,
+};
+
+struct http_server;
+struct http_request;
+
+// Called when a request's head and its whole body (at most EDGE_BODY_MAX) are there. It may answer
+// at once or later.
+typedef void (*http_handler_fn)(struct http_request *req, void *data);
+typedef void (*http_close_fn)(void *data);
+
+struct http_listener {
+    int fd;     // bound and listening; the caller's
+    bool local; // a unix socket
+};
+
+struct http_config {
+    uv_loop_t *loop;
+    const struct http_listener *listeners;
+    unsigned n_listeners;
+    http_handler_fn handler;
+    void *data;
+};
+
+int http_start(const struct http_config *config, struct http_server **ret, struct err *err);
+// No new connection is accepted, idle ones are closed; requests that run go on.
+void http_drain(struct http_server *server);
+unsigned http_active(const struct http_server *server); // requests without a complete answer
+void http_stop(struct http_server *server);             // closes everything and frees it
+
+// --- what was asked: texts live as long as the request
+
+enum http_method http_get_method(const struct http_request *req);
+const char *http_method_name(const struct http_request *req);
+const char *http_target(const struct http_request *req); // raw: "/sandbox/a%20b?x=1"
+const char *http_header(const struct http_request *req, const char *name); // NULL if there is none
+bool http_header_twice(const struct http_request *req, const char *name);
+const char *http_body(const struct http_request *req,
+                      size_t *ret_len); // never NULL, ends with a NUL
+bool http_is_local(const struct http_request *req);
+const char *http_peer(const struct http_request *req); // "127.0.0.1:5000", "unix"
+
+// --- the answer
+
+// Before http_reply or http_stream_begin. Names and values with control characters are refused (a
+// bug).
+void http_add_header(struct http_request *req, const char *name, const char *value);
+// Takes the buffer's bytes (it is empty afterwards). `body` may be NULL. A 204 or 304 has none.
+// HEAD is answered as GET without the body.
+void http_reply(struct http_request *req, unsigned status, const char *content_type,
+                struct buf *body);
+// As http_reply, and then the connection is closed.
+void http_reply_close(struct http_request *req, unsigned status, const char *content_type,
+                      struct buf *body);
+
+// A body of unknown length. Writing copies and never waits; whoever writes more than a reader takes
+// looks at http_stream_queued and waits for the drain callback, which comes each time the queue has
+// become empty.
+void http_stream_begin(struct http_request *req, unsigned status, const char *content_type);
+void http_stream_write(struct http_request *req, const void *data, size_t len);
+size_t http_stream_queued(const struct http_request *req);
+void http_on_drain(struct http_request *req, http_close_fn fn, void *data);
+void http_stream_end(struct http_request *req);
+
+void http_on_close(struct http_request *req, http_close_fn fn, void *data); // NULL: nobody any more
+
+// A place for the layer above: one pointer, freed by it with the request (called when the request
+// is over, however it ended).
+void http_set_context(struct http_request *req, void *context, http_close_fn free_fn);
+void *http_context(const struct http_request *req);

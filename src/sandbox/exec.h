@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// An exec: a job whose output is collected and handed over with its end. Keeps its sandbox awake.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "sandbox/job.h"
+
+enum { EXEC_OUTPUT_MAX = 16 * 1024 * 1024 }; // kept of each stream; the rest is read and dropped
+
+struct exec;
+
+struct exec_request {
+    const char *const *argv; // ends with NULL
+    const char *const *envp; // ends with NULL; whole: the caller has merged it (exec_env)
+    const char *cwd;
+    const void *stdin_data; // copied; NULL: no standard input
+    size_t stdin_len;
+    int64_t timeout_ms; // 0: none
+    uint32_t uid, gid;
+};
+
+struct exec_result {
+    struct job_end end;
+    struct buf *out, *err; // the callee may take their bytes
+    bool truncated;
+    int64_t duration_ns;
+};
+
+// Exactly one of result and err.
+typedef void (*exec_fn)(void *data, struct exec_result *result, const struct err *err);
+
+// In a sandbox that runs. NULL and err when it cannot be asked for; fn is not called then.
+struct exec *exec_start(struct sandbox *s, const struct exec_request *request, exec_fn fn,
+                        void *data, struct err *err);
+// Nobody waits for the result any more: everything it has started is killed. fn is not called.
+void exec_cancel(struct exec *exec);
+
+// The variables of a program in a sandbox: the defaults, the sandbox's own, then `extra` (a JSON
+// object of strings, may be NULL), later ones winning. Ends with NULL; freed with exec_env_free.
+char **exec_env(const struct sandbox *s, const char *extra, uint32_t uid, struct err *err);
+void exec_env_free(char **env);

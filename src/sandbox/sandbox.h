@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// A sandbox: a durable identity with settings, a disk, and, while it runs, a box. The fleet is all
+// of them. Everything here runs on the loop's thread. What has to wait takes a callback, which is
+// called exactly once, perhaps before the call returns.
+//
+// A sandbox in memory is counted: fleet_find and the callbacks of those that make one lend it for
+// the call only; whoever keeps it takes a reference. One without references and without a box is
+// forgotten; its row is what lasts.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <uv.h>
+
+#include "base/err.h"
+#include "db/db.h"
+#include "wire/keeper-msg.h"
+
+struct fleet;
+struct sandbox;
+
+struct fleet_config {
+    uv_loop_t *loop;
+    struct db *db;
+    int keeper;           // socket
+    int logs_fd;          // directory for the logs of processes
+    uint64_t process_log; // bytes kept of each stream
+    uint64_t memory_spare;
+    int64_t sleep_after_ms;
+    int64_t tenant_sandboxes, tenant_running, tenant_memory, tenant_disk; // default quotas
+};
+
+// `ready` is called when the keeper has told all it has and rows, boxes and disks agree again.
+// `lost` when the keeper is gone: the daemon can only end.
+int fleet_open(const struct fleet_config *config, void (*ready)(void *data),
+               void (*lost)(void *data), void *data, struct fleet **ret, struct err *err);
+void fleet_serving(struct fleet *fleet); // tells the keeper
+// Puts every running sandbox to sleep, then calls `done`.
+void fleet_stop(struct fleet *fleet, void (*done)(void *data), void *data);
+void fleet_free(struct fleet *fleet);
+struct db *fleet_db(struct fleet *fleet);
+uv_loop_t *fleet_loop(struct fleet *fleet);
+
+struct fleet_stats {
+    uint32_t boxes_max, ready, running, waiting; // boxes at most, in the pool, in use, asked for
+    uint64_t created, woken, slept, destroyed;   // since the daemon started
+    uint64_t execs;
+    uint64_t ends[END_REASON_MAX]; // execs, processes and session commands by reason
+    uint64_t lost;                 // boxes that died by themselves
+    uint64_t refused;              // by admission
+    bool has_volume;
+    uint32_t restarts; // of the daemon
+};
+void fleet_stats(const struct fleet *fleet, struct fleet_stats *ret);
+
+// Histograms of seconds, for /metrics.
+enum fleet_timing { TIMING_CREATE, TIMING_WAKE, TIMING_EXEC, TIMING_MAX };
+enum { TIMING_BUCKETS = 14 };
+extern const double timing_bounds[TIMING_BUCKETS]; // upper bounds, seconds
+struct timing {
+    uint64_t bucket[TIMING_BUCKETS]; // not cumulative
+    uint64_t count;
+    double sum;
+};
+const struct timing *fleet_timing(const struct fleet *fleet, enum fleet_timing which);
+void fleet_time(struct fleet *fleet, enum fleet_timing which, int64_t ns);
+void fleet_count_end(struct fleet *fleet, enum end_reason reason);
+
+// --- settings
+
+struct sandbox_settings {
+    const char *id;           // NULL: one is made up
+    const char *image;        // NULL: "host"
+    struct box_limits limits; // 0 in a field: the default
+    int64_t sleep_after_ms;   // -1: the default
+    bool keep_alive, ephemeral;
+    const char *env, *labels; // JSON objects of strings; NULL: {}
+    const char *user_id;      // NULL: none
+};
+
+enum {                      // which of them a PATCH changes
+    PATCH_LIMITS = 1u << 0, // those not 0
+    PATCH_SLEEP_AFTER = 1u << 1,
+    PATCH_KEEP_ALIVE = 1u << 2,
+    PATCH_ENV = 1u << 3,
+    PATCH_LABELS = 1u << 4,
+};
+
+bool sandbox_id_valid(const char *id);
+
+// --- finding and making
+
+// `created`: a new one, else one that was there with the same settings. Errors: ERR_CONFLICT (other
+// settings, or being destroyed), ERR_EXHAUSTED (a quota; err->msg says which), ERR_UNAVAILABLE (the
+// machine is full: try again later), ERR_NOT_FOUND (image), ERR_INVALID.
+typedef void (*sandbox_fn)(void *data, struct sandbox *s, bool created, const struct err *err);
+void fleet_create(struct fleet *fleet, int64_t tenant, const struct sandbox_settings *settings,
+                  sandbox_fn fn, void *data);
+
+// NULL with ERR_NOT_FOUND. Never wakes.
+struct sandbox *fleet_find(struct fleet *fleet, int64_t tenant, const char *id, struct err *err);
+struct sandbox *sandbox_ref(struct sandbox *s);
+void sandbox_unref(struct sandbox *s);
+
+// --- one sandbox
+
+const struct sandbox_row *sandbox_row(const struct sandbox *s); // as it is now
+struct fleet *sandbox_fleet(const struct sandbox *s);
+uint64_t sandbox_box(const struct sandbox *s); // the box's number, 0 when none
+
+// Makes sure that it runs, waking it if it sleeps; every use of a sandbox begins with this. Counts
+// as activity.
+void sandbox_wake(struct sandbox *s, sandbox_fn fn, void *data);
+void sandbox_sleep(struct sandbox *s, const char *why, sandbox_fn fn, void *data); // fn may be NULL
+void sandbox_destroy(struct sandbox *s, sandbox_fn fn, void *data);
+void sandbox_patch(struct sandbox *s, const struct sandbox_settings *settings, unsigned which,
+                   sandbox_fn fn, void *data);
+
+typedef void (*sandbox_usage_fn)(void *data, const struct keeper_used *used, const struct err *err);
+// ERR_UNAVAILABLE when it does not run.
+void sandbox_usage(struct sandbox *s, sandbox_usage_fn fn, void *data);
+
+// Activity: something is at work for it until sandbox_idle. It does not fall asleep meanwhile.
+void sandbox_busy(struct sandbox *s);
+void sandbox_idle(struct sandbox *s);
+void sandbox_touch(struct sandbox *s); // a moment of activity
+
+// --- events
+
+// Writes the row, then tells those who follow. `data` is a JSON object, NULL for {}.
+void sandbox_event(struct sandbox *s, const char *type, const char *data);
+struct follower;                                                    // of one sandbox's events
+typedef void (*follow_fn)(void *data, const struct event_row *row); // row NULL: it was destroyed
+struct follower *sandbox_follow(struct sandbox *s, follow_fn fn, void *data);
+void follower_free(struct follower *follower); // also after the NULL

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// A session: a bash that stays, with its own working directory, variables and functions. Commands
+// of one session run in order, sessions of one sandbox side by side. Its shell is started on first
+// use and again when it is gone (sleep, exit, a command that had to be killed with it); directory
+// and exported variables outlive that in its row.
+#pragma once
+
+#include "sandbox/exec.h"
+
+enum {
+    SESSIONS_MAX = 64, // of one sandbox
+    SESSION_QUEUE_MAX = 64,
+};
+
+struct session_command; // one command that waits or runs
+
+// Makes one. `env` is a JSON object, may be NULL; `cwd` may be NULL. ERR_CONFLICT: the id is in
+// use.
+int session_create(struct sandbox *s, const char *id, const char *cwd, const char *env,
+                   struct session_row *ret, struct err *err); // id NULL: made up
+int session_get(struct sandbox *s, const char *id, struct session_row *ret, struct err *err);
+int session_each(struct sandbox *s, db_session_fn fn, void *data, struct err *err);
+int session_delete(struct sandbox *s, const char *id,
+                   struct err *err); // ends its shell and all it runs
+
+struct session_request {
+    const char *command;
+    const char *cwd; // NULL: where the session is; else for this command only
+    const char *env; // JSON object for this command only; NULL: none
+    const void *stdin_data;
+    size_t stdin_len;
+    int64_t timeout_ms;
+};
+
+struct session_result {
+    struct exec_result exec;
+    bool terminated; // the command ended the shell (`exit`): exec.end.exit_code is the code
+};
+
+typedef void (*session_fn)(void *data, struct session_result *result, const struct err *err);
+
+// In a sandbox that runs. NULL and err when refused; fn is not called then.
+struct session_command *session_exec(struct sandbox *s, const char *id,
+                                     const struct session_request *request, session_fn fn,
+                                     void *data, struct err *err);
+// Nobody waits: a queued one is taken out, a running one is killed as by its timeout.
+void session_cancel(struct session_command *command);
+
+// --- for the fleet
+
+void sessions_adopt(struct sandbox *s); // after a restart
+void sessions_save(struct sandbox *s, void (*done)(void *data),
+                   void *data);          // before sleep: directory, variables
+void sessions_forget(struct sandbox *s); // the box is gone, or the sandbox leaves memory
