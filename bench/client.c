@@ -141,7 +141,7 @@ int box_take(struct client *c, struct box_handle *ret)
     if (c->n_ready == 0)
         return 0;
     *ret = c->ready[--c->n_ready];
-    if (keeper_send_take(c->keeper.sock, REQUEST_TAKE, ret->number, &limits, &err) < 0)
+    if (keeper_send_take(c->keeper.sock, REQUEST_TAKE, ret->number, &limits, 0, &err) < 0)
         die("%s", err.msg);
     return 1;
 }
@@ -165,7 +165,7 @@ void box_start(const struct box_handle *box, const struct exec_spec *spec, struc
         last_id; // never one twice: an exec keeps its id while it has left processes behind
     struct guest_event ev;
     struct err err = {0};
-    if (guest_send_exec(box->guest, ++last_id, spec, &err) < 0)
+    if (guest_send_exec(guest_fresh(box->guest), ++last_id, spec, &err) < 0)
         die("%s", err.msg);
     guest_wait(box->guest, &ev, GUEST_STARTED);
     *ret = (struct streams){.out = ev.out, .err = ev.err};

@@ -48,7 +48,7 @@ static void exec_true(struct flight *f)
     struct err err = {0};
     struct exec_spec spec = client_exec(true_argv);
     spec.flags = GUEST_EXEC_LAST;
-    if (guest_send_exec(f->box.guest, 1, &spec, &err) < 0)
+    if (guest_send_exec(guest_fresh(f->box.guest), 1, &spec, &err) < 0)
         die("%s", err.msg);
     f->state = FLIGHT_START;
 }

@@ -1,2 +1,280 @@
 // SPDX-License-Identifier: Apache-2.0
+// The way of a request: target, route, who asks and how often, body, sandbox, key, handler. Each
+// step refuses with an answer of its own before the next one sees anything.
 #include "api/api.h"
+
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/call.h"
+#include "api/handlers.h"
+#include "api/openapi.h"
+#include "base/log.h"
+#include "edge/target.h"
+
+enum {
+    TICK_MS = 5000,
+    EXPIRE_TICKS = 60 * 60 / 5,
+    IDEMPOTENCY_MS = 24 * 60 * 60 * 1000,
+};
+
+// -- browsers on other sites
+
+static bool origin_is_listed(const char *list, const char *origin)
+{
+    size_t len = strlen(origin);
+    for (const char *p = list; *p != '\0';) {
+        p += strspn(p, ", ");
+        size_t n = strcspn(p, ", ");
+        if ((n == 1 && *p == '*') || (n == len && strncmp(p, origin, n) == 0))
+            return true;
+        p += n;
+    }
+    return false;
+}
+
+static void add_cors(struct call *call)
+{
+    const char *origin = http_header(call->req, "Origin");
+    if (call->api->cors[0] == '\0')
+        return;
+    http_add_header(call->req, "Vary", "Origin");
+    if (origin == NULL || http_header_twice(call->req, "Origin") ||
+        !origin_is_listed(call->api->cors, origin))
+        return;
+    http_add_header(call->req, "Access-Control-Allow-Origin", origin);
+    http_add_header(call->req, "Access-Control-Expose-Headers",
+                    "X-Request-Id, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, "
+                    "Retry-After, X-Cay-Offset, X-Cay-Gap, Idempotency-Replayed");
+}
+
+static void answer_options(struct call *call, const char *allow)
+{
+    struct buf none;
+    buf_init(&none, 0);
+    http_add_header(call->req, "Allow", allow);
+    if (call->api->cors[0] != '\0' && http_header(call->req, "Access-Control-Request-Method")) {
+        http_add_header(call->req, "Access-Control-Allow-Methods", allow);
+        http_add_header(call->req, "Access-Control-Allow-Headers",
+                        "Authorization, Content-Type, Accept, Idempotency-Key, Last-Event-ID, "
+                        "X-Request-Id, X-Cay-Tenant");
+        http_add_header(call->req, "Access-Control-Max-Age", "600");
+    }
+    call_reply(call, 204, NULL, &none);
+}
+
+// -- the steps
+
+static int read_target(struct call *call)
+{
+    struct err err;
+    if (target_parse(&call->target, http_target(call->req), &err) == 0)
+        return 0;
+    call_fail(call, &err);
+    return -1;
+}
+
+static int find_route(struct call *call)
+{
+    auto_buf allow;
+    enum http_method method = http_get_method(call->req);
+    struct route_match match =
+        route_find(method, (const char *const *)call->target.segments, call->target.n_segments);
+    buf_init(&allow, 128);
+    call->route = match.route;
+    memcpy(call->param, match.param, sizeof call->param);
+    if (match.allowed == 0) {
+        call_error(call, ERROR_NOT_FOUND, NULL,
+                   "there is no such path; GET /openapi.json lists them");
+        return -1;
+    }
+    if (match.route != NULL)
+        return 0;
+    route_allow(match.allowed, &allow);
+    if (method == HTTP_OPTIONS) {
+        answer_options(call, buf_str(&allow));
+        return -1;
+    }
+    http_add_header(call->req, "Allow", buf_str(&allow));
+    call_error(call, method == HTTP_OTHER ? ERROR_NOT_IMPLEMENTED : ERROR_METHOD_NOT_ALLOWED, NULL,
+               "%.20s is not possible here, but %s", http_method_name(call->req), buf_str(&allow));
+    return -1;
+}
+
+static int check_query(struct call *call)
+{
+    for (size_t i = 0; i < call->target.n_query; i++) {
+        const char *name = call->target.query[i].name;
+        if (strcmp(name, "token") == 0 || strcmp(name, "access_token") == 0) {
+            call_error(call, ERROR_INVALID_REQUEST, NULL,
+                       "tokens do not belong into URLs, which end in logs: send 'Authorization: "
+                       "Bearer TOKEN'");
+            return -1;
+        }
+        if (!route_takes_query(call->route, name)) {
+            const char *near = route_near_query(call->route, name);
+            call_error(call, ERROR_INVALID_REQUEST, NULL, "unknown query parameter '%.80s'%s%s%s",
+                       name, near != NULL ? ": did you mean '" : "", near != NULL ? near : "",
+                       near != NULL ? "'?" : "");
+            return -1;
+        }
+        for (size_t j = 0; j < i; j++) {
+            if (strcmp(call->target.query[j].name, name) == 0) {
+                call_error(call, ERROR_INVALID_REQUEST, NULL, "?%.80s is there twice", name);
+                return -1;
+            }
+        }
+    }
+    return 0;
+}
+
+static bool is_raw_body(const struct call *call)
+{
+    const char *type = http_header(call->req, "Content-Type");
+    return (call->route->flags & ROUTE_RAW_BODY) && type != NULL &&
+           strncasecmp(type, "application/octet-stream", 24) == 0;
+}
+
+static int read_body(struct call *call)
+{
+    struct err err;
+    size_t len;
+    const char *data = http_body(call->req, &len);
+    if (is_raw_body(call))
+        return 0;
+    if (call->route->body == NULL) {
+        if (len == 0)
+            return 0;
+        call_error(call, ERROR_INVALID_REQUEST, NULL, "this request takes no body");
+        return -1;
+    }
+    if (body_read(&call->body, call->route->body, data, len, &err) == 0)
+        return 0;
+    call_fail(call, &err);
+    return -1;
+}
+
+static int find_sandbox(struct call *call)
+{
+    struct err err;
+    if (!(call->route->flags & ROUTE_SANDBOX))
+        return 0;
+    struct sandbox *s = fleet_find(call->api->fleet, call->tenant, call->param[0], &err);
+    if (s == NULL) {
+        if (err.code == ERR_NOT_FOUND)
+            call_error(call, ERROR_NOT_FOUND, NULL,
+                       "there is no sandbox '%.128s'; PUT /sandbox/{id} makes one", call->param[0]);
+        else
+            call_fail(call, &err);
+        return -1;
+    }
+    call->sandbox = sandbox_ref(s);
+    return 0;
+}
+
+static int check_draining(struct call *call)
+{
+    if (!call->api->draining || (call->route->flags & ROUTE_PUBLIC) ||
+        call->route->method == HTTP_GET)
+        return 0;
+    call_error(call, ERROR_UNAVAILABLE, NULL, "the server is being stopped; try again shortly");
+    return -1;
+}
+
+static void dispatch(struct call *call)
+{
+    if (read_target(call) < 0 || find_route(call) < 0)
+        return;
+    if (!(call->route->flags & ROUTE_PUBLIC) && auth_check(call) < 0)
+        return;
+    if (check_query(call) < 0 || check_draining(call) < 0 || read_body(call) < 0 ||
+        find_sandbox(call) < 0)
+        return;
+    if ((call->route->flags & ROUTE_IDEMPOTENT) && idem_begin(call) < 0)
+        return;
+    call->route->handle(call);
+}
+
+void api_handle(struct http_request *req, void *data)
+{
+    struct call *call = call_new(data, req);
+    http_add_header(req, "X-Request-Id", call->id);
+    http_add_header(req, "Cache-Control", "no-store");
+    http_add_header(req, "X-Content-Type-Options", "nosniff");
+    add_cors(call);
+    dispatch(call);
+}
+
+// -- opening and closing
+
+static void expire(struct api *api)
+{
+    struct err err;
+    if (db_idem_expire(api->db, db_now_ms() - IDEMPOTENCY_MS, &err) < 0)
+        log_line(LOG_WARN, "old idempotency keys stay, ignoring", "error", err.msg, NULL);
+}
+
+static void tick(uv_timer_t *timer)
+{
+    struct api *api = timer->data;
+    streams_tick(api);
+    if (api->ticks++ % EXPIRE_TICKS == 0)
+        expire(api);
+}
+
+static int fill(struct api *api, const struct api_config *config, struct err *err)
+{
+    uint8_t bytes[4];
+    randombytes_buf(bytes, sizeof bytes);
+    (void)sodium_bin2hex(api->id_prefix, sizeof api->id_prefix, bytes, sizeof bytes);
+    api->loop = config->loop;
+    api->db = config->db;
+    api->fleet = config->fleet;
+    api->rate = config->rate;
+    api->run = config->run;
+    api->cors = strdup(config->cors != NULL ? config->cors : "");
+    if (api->cors == NULL)
+        abort();
+    openapi_write(&api->openapi);
+    return auth_open(api, config->token, err);
+}
+
+static void api_release(uv_handle_t *handle)
+{
+    struct api *api = handle->data;
+    auth_close(api);
+    buf_done(&api->openapi);
+    free(api->cors);
+    free(api);
+}
+
+int api_open(const struct api_config *config, struct api **ret, struct err *err)
+{
+    if (sodium_init() < 0)
+        return err_set(err, ERR_INTERNAL, "libsodium does not start");
+    struct api *api = calloc(1, sizeof *api);
+    if (api == NULL)
+        abort();
+    (void)uv_timer_init(config->loop, &api->tick);
+    api->tick.data = api;
+    if (fill(api, config, err) < 0) {
+        api_free(api);
+        return -1;
+    }
+    (void)uv_timer_start(&api->tick, tick, 0, TICK_MS);
+    uv_unref((uv_handle_t *)&api->tick);
+    *ret = api;
+    return 0;
+}
+
+void api_free(struct api *api)
+{
+    if (api != NULL)
+        uv_close((uv_handle_t *)&api->tick, api_release);
+}
+
+void api_drain(struct api *api)
+{
+    api->draining = true;
+}

@@ -189,3 +189,9 @@ void json_put_base64(struct json *json, const void *data, size_t len)
     (void)base64_append(json->buf, data, len);
     (void)buf_append_char(json->buf, '"');
 }
+
+void json_put_raw(struct json *json, const char *text, size_t len)
+{
+    before_value(json);
+    (void)buf_append(json->buf, text, len);
+}

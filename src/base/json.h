@@ -41,3 +41,5 @@ void json_put_double(struct json *json, double value); // not a number and infin
 void json_put_bool(struct json *json, bool value);
 void json_put_null(struct json *json);
 void json_put_base64(struct json *json, const void *data, size_t len);
+// One value that is JSON already, and known to be.
+void json_put_raw(struct json *json, const char *text, size_t len);

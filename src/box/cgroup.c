@@ -465,6 +465,33 @@ void cgroups_stats(struct cgroups *c, uint32_t slot, struct cgroup_stats *ret)
     }
 }
 
+static uint64_t read_number(int parent, uint32_t slot, const char *file)
+{
+    char text[64];
+    ssize_t n = fd_read_file(parent, name_of(slot, file).text, text, sizeof text);
+    return n > 0 ? strtoull(text, NULL, 10) : 0;
+}
+
+void cgroups_usage(struct cgroups *c, uint32_t slot, struct cgroup_usage *ret)
+{
+    char text[512];
+    struct cgroup_stats stats;
+    cgroups_stats(c, slot, &stats);
+    *ret = (struct cgroup_usage){
+        .memory = read_number(c->control[CGROUP_MEMORY], slot,
+                              c->v2 ? "memory.current" : "memory.usage_in_bytes"),
+        .memory_peak = stats.memory_peak,
+        .pids = (uint32_t)read_number(c->control[CGROUP_PIDS], slot, "pids.current"),
+        .oom_kills = stats.oom_kills,
+    };
+    // In cgroup2 this is there without any controller.
+    static const char key[] = "usage_usec ";
+    struct name file = name_of(slot, "cpu.stat");
+    if (fd_read_file(c->unified, file.text, text, sizeof text) > 0 &&
+        strncmp(text, key, sizeof key - 1) == 0)
+        ret->cpu_usec = strtoull(text + sizeof key - 1, NULL, 10);
+}
+
 void cgroups_kill(struct cgroups *c, uint32_t slot)
 {
     (void)fd_write_file(c->unified, name_of(slot, "cgroup.kill").text, "1");

@@ -23,6 +23,13 @@ struct cgroup_stats {
     uint32_t oom_kills;
 };
 
+struct cgroup_usage { // 0 where the kernel does not tell
+    uint64_t cpu_usec;
+    uint64_t memory, memory_peak;
+    uint32_t pids;
+    uint32_t oom_kills;
+};
+
 // Where each controller was found; for `cay doctor` and for tests.
 enum cgroup_control {
     CGROUP_MEMORY,
@@ -55,6 +62,8 @@ int cgroups_join(struct cgroups *cgroups, uint32_t slot, pid_t pid, struct err *
 int cgroups_gauges(struct cgroups *cgroups, uint32_t slot, struct cgroup_gauges *ret,
                    struct err *err);
 void cgroups_stats(struct cgroups *cgroups, uint32_t slot, struct cgroup_stats *ret);
+// The same for a box that runs, and what it uses now.
+void cgroups_usage(struct cgroups *cgroups, uint32_t slot, struct cgroup_usage *ret);
 void cgroups_kill(struct cgroups *cgroups, uint32_t slot);
 // Which slots have directories, at most `max` of them, some perhaps more than once. How many.
 unsigned cgroups_list(struct cgroups *cgroups, uint32_t *ret_slots, unsigned max);

@@ -50,23 +50,23 @@ int keeper_send_status(int sock, uint32_t id, struct err *err)
     return sent(wire_send(sock, &msg, sizeof msg, NULL, 0, NULL, 0), "keeper", err);
 }
 
-static int send_limits(int sock, struct wire_head h, uint64_t box, const struct box_limits *limits,
-                       struct err *err)
-{
-    struct keeper_limit msg = {.head = h, .box = box, .limits = *limits};
-    return sent(wire_send(sock, &msg, sizeof msg, NULL, 0, NULL, 0), "keeper", err);
-}
-
 int keeper_send_limit(int sock, uint32_t id, uint64_t box, const struct box_limits *limits,
                       struct err *err)
 {
-    return send_limits(sock, head(KEEPER_LIMIT, id), box, limits, err);
+    struct keeper_limit msg = {.head = head(KEEPER_LIMIT, id), .box = box, .limits = *limits};
+    return sent(wire_send(sock, &msg, sizeof msg, NULL, 0, NULL, 0), "keeper", err);
 }
 
 int keeper_send_take(int sock, uint32_t id, uint64_t box, const struct box_limits *limits,
-                     struct err *err)
+                     uint64_t disk, struct err *err)
 {
-    return send_limits(sock, head(KEEPER_TAKE, id), box, limits, err);
+    struct keeper_take msg = {
+        .head = head(KEEPER_TAKE, id),
+        .box = box,
+        .limits = *limits,
+        .disk = disk,
+    };
+    return sent(wire_send(sock, &msg, sizeof msg, NULL, 0, NULL, 0), "keeper", err);
 }
 
 int keeper_send_disk_drop(int sock, uint32_t id, uint64_t disk, struct err *err)
@@ -75,16 +75,40 @@ int keeper_send_disk_drop(int sock, uint32_t id, uint64_t disk, struct err *err)
     return sent(wire_send(sock, &msg, sizeof msg, NULL, 0, NULL, 0), "keeper", err);
 }
 
-static size_t keeper_length(uint16_t type)
+int keeper_send_disk_list(int sock, uint32_t id, uint64_t above, struct err *err)
 {
-    static const size_t lengths[KEEPER_TYPE_MAX] = {
-        [KEEPER_CLAIMED] = sizeof(struct keeper_box), [KEEPER_ENDED] = sizeof(struct keeper_ended),
-        [KEEPER_READY] = sizeof(struct keeper_box),   [KEEPER_GONE] = sizeof(struct keeper_box),
-        [KEEPER_STATE] = sizeof(struct keeper_state), [KEEPER_OK] = sizeof(struct keeper_plain),
-        [KEEPER_ERROR] = sizeof(struct keeper_error),
-    };
-    return type < KEEPER_TYPE_MAX ? lengths[type] : 0;
+    struct keeper_disk_list msg = {.head = head(KEEPER_DISK_LIST, id), .above = above};
+    return sent(wire_send(sock, &msg, sizeof msg, NULL, 0, NULL, 0), "keeper", err);
 }
+
+int keeper_send_usage(int sock, uint32_t id, uint64_t box, struct err *err)
+{
+    struct keeper_box msg = {.head = head(KEEPER_USAGE, id), .box = box};
+    return sent(wire_send(sock, &msg, sizeof msg, NULL, 0, NULL, 0), "keeper", err);
+}
+
+int keeper_send_serving(int sock, struct err *err)
+{
+    struct keeper_plain msg = {.head = head(KEEPER_SERVING, 0)};
+    return sent(wire_send(sock, &msg, sizeof msg, NULL, 0, NULL, 0), "keeper", err);
+}
+
+static const struct answer {
+    size_t len;
+    unsigned n_fds;
+} keeper_answers[KEEPER_TYPE_MAX] = {
+    [KEEPER_CLAIMED] = {sizeof(struct keeper_box),     1},
+    [KEEPER_READY] = {sizeof(struct keeper_box),     1},
+    [KEEPER_LIVE] = {sizeof(struct keeper_live),    1},
+    [KEEPER_ENDED] = {sizeof(struct keeper_ended),   0},
+    [KEEPER_GONE] = {sizeof(struct keeper_box),     0},
+    [KEEPER_STATE] = {sizeof(struct keeper_state),   0},
+    [KEEPER_WELCOME] = {sizeof(struct keeper_welcome), 0},
+    [KEEPER_DISKS] = {sizeof(struct keeper_disks),   0},
+    [KEEPER_USED] = {sizeof(struct keeper_used),    0},
+    [KEEPER_OK] = {sizeof(struct keeper_plain),   0},
+    [KEEPER_ERROR] = {sizeof(struct keeper_error),   0},
+};
 
 // Common to both kinds of peer: 1 for a message, 0 for none yet, -1 for the end or a fault.
 static int receive(int sock, void *msg, size_t size, struct wire_fds *fds, int flags,
@@ -110,13 +134,16 @@ int keeper_recv(int sock, struct keeper_event *ret, int flags, struct err *err)
     int n = receive(sock, &ret->msg, sizeof ret->msg, &fds, flags, "keeper", err);
     if (n <= 0)
         return n;
-    unsigned want =
-        ret->msg.head.type == KEEPER_CLAIMED || ret->msg.head.type == KEEPER_READY ? 1 : 0;
-    if ((size_t)n != keeper_length(ret->msg.head.type) || fds.n != want) {
+    uint16_t type = ret->msg.head.type;
+    const struct answer *want = &keeper_answers[type < KEEPER_TYPE_MAX ? type : 0];
+    int sound = (size_t)n == want->len && fds.n == want->n_fds;
+    if (sound && type == KEEPER_DISKS)
+        sound = ret->msg.disks.n <= KEEPER_DISKS_MAX;
+    if (!sound) {
         wire_fds_close(&fds);
         return err_set(err, ERR_INTERNAL, "the keeper sent nonsense");
     }
-    ret->guest = want ? wire_fds_take(&fds, 0) : -1;
+    ret->guest = wire_fds_take(&fds, 0);
     return 1;
 }
 
@@ -159,14 +186,14 @@ static void pack(const struct exec_spec *spec, char *out)
         out = stpcpy(out, spec->envp[i]) + 1;
 }
 
-static int send_inline(int guest, const struct guest_exec *msg, const struct exec_spec *spec)
+static int send_inline(int sock, const struct guest_exec *msg, const struct exec_spec *spec)
 {
     char bytes[WIRE_MSG_MAX];
     pack(spec, bytes);
-    return wire_send(guest, msg, sizeof *msg, bytes, msg->args_len, NULL, 0);
+    return wire_send(sock, msg, sizeof *msg, bytes, msg->args_len, NULL, 0);
 }
 
-static int send_memfd(int guest, struct guest_exec *msg, const struct exec_spec *spec)
+static int send_memfd(int sock, struct guest_exec *msg, const struct exec_spec *spec)
 {
     auto_fd fd = memfd_create("args", MFD_CLOEXEC);
     if (fd < 0 || ftruncate(fd, msg->args_len) < 0)
@@ -178,16 +205,22 @@ static int send_memfd(int guest, struct guest_exec *msg, const struct exec_spec 
     (void)munmap(bytes, msg->args_len);
     msg->flags |= GUEST_EXEC_ARGS_FD;
     int passed = fd;
-    return wire_send(guest, msg, sizeof *msg, NULL, 0, &passed, 1);
+    return wire_send(sock, msg, sizeof *msg, NULL, 0, &passed, 1);
 }
 
-int guest_send_exec(int guest, uint32_t id, const struct exec_spec *spec, struct err *err)
+static struct wire_head guest_head(struct guest_peer guest, uint16_t type, uint32_t id)
+{
+    return (struct wire_head){.version = guest.version, .type = type, .id = id};
+}
+
+int guest_send_exec(struct guest_peer guest, uint32_t id, const struct exec_spec *spec,
+                    struct err *err)
 {
     struct sizes sizes = {0};
     if (measure(spec, &sizes, err) < 0)
         return -1;
     struct guest_exec msg = {
-        .head = head(GUEST_EXEC, id),
+        .head = guest_head(guest, GUEST_EXEC, id),
         .flags = spec->flags,
         .uid = spec->uid,
         .gid = spec->gid,
@@ -197,16 +230,55 @@ int guest_send_exec(int guest, uint32_t id, const struct exec_spec *spec, struct
         .args_len = (uint32_t)sizes.bytes,
         .rows = spec->rows,
         .cols = spec->cols,
+        .tag = spec->tag,
     };
     int fits = sizes.bytes <= WIRE_MSG_MAX - sizeof msg;
-    int r = fits ? send_inline(guest, &msg, spec) : send_memfd(guest, &msg, spec);
+    int r = fits ? send_inline(guest.sock, &msg, spec) : send_memfd(guest.sock, &msg, spec);
     return sent(r, "guest", err);
 }
 
-int guest_send_signal(int guest, uint32_t id, int signal, struct err *err)
+static int send_signal(struct guest_peer guest, uint32_t id, struct guest_signal msg,
+                       struct err *err)
 {
-    struct guest_signal msg = {.head = head(GUEST_SIGNAL, id), .signal = signal};
-    return sent(wire_send(guest, &msg, sizeof msg, NULL, 0, NULL, 0), "guest", err);
+    msg.head = guest_head(guest, GUEST_SIGNAL, id);
+    return sent(wire_send(guest.sock, &msg, sizeof msg, NULL, 0, NULL, 0), "guest", err);
+}
+
+int guest_send_signal(struct guest_peer guest, uint32_t id, int signal, struct err *err)
+{
+    struct guest_signal msg = {.signal = signal, .scope = GUEST_SCOPE_EXEC};
+    return send_signal(guest, id, msg, err);
+}
+
+int guest_send_signal_first(struct guest_peer guest, uint32_t id, int signal, struct err *err)
+{
+    struct guest_signal msg = {.signal = signal, .scope = GUEST_SCOPE_FIRST};
+    return send_signal(guest, id, msg, err);
+}
+
+int guest_send_signal_since(struct guest_peer guest, uint32_t id, int signal, uint64_t since,
+                            uint32_t since_pid, struct err *err)
+{
+    struct guest_signal msg = {
+        .signal = signal,
+        .scope = GUEST_SCOPE_SINCE,
+        .since = since,
+        .since_pid = since_pid,
+    };
+    return send_signal(guest, id, msg, err);
+}
+
+int guest_send_list(struct guest_peer guest, uint32_t id, struct err *err)
+{
+    struct guest_plain msg = {.head = guest_head(guest, GUEST_LIST, id)};
+    return sent(wire_send(guest.sock, &msg, sizeof msg, NULL, 0, NULL, 0), "guest", err);
+}
+
+int guest_send_forget(struct guest_peer guest, uint32_t id, enum guest_forget_what what,
+                      struct err *err)
+{
+    struct guest_forget msg = {.head = guest_head(guest, GUEST_FORGET, id), .what = what};
+    return sent(wire_send(guest.sock, &msg, sizeof msg, NULL, 0, NULL, 0), "guest", err);
 }
 
 // --- a guest: answers ---
@@ -217,6 +289,7 @@ static size_t guest_length(uint16_t type)
         [GUEST_STARTED] = sizeof(struct guest_started),
         [GUEST_FAILED] = sizeof(struct guest_failed),
         [GUEST_EXITED] = sizeof(struct guest_exited),
+        [GUEST_LISTED] = sizeof(struct guest_listed),
     };
     return type < GUEST_TYPE_MAX ? lengths[type] : 0;
 }
@@ -229,29 +302,42 @@ static int is_kind(int fd, mode_t kind)
 
 // Pipes where pipes belong, a terminal where one does: a guest gone bad must not have us read a
 // device.
+static int are_pipes(const struct wire_fds *fds)
+{
+    for (unsigned i = 0; i < fds->n; i++) {
+        if (!is_kind(fds->fd[i], S_IFIFO))
+            return 0;
+    }
+    return 1;
+}
+
 static int take_streams(struct guest_event *ev, struct wire_fds *fds)
 {
-    if (fds->n == 1) {
-        if (!is_kind(fds->fd[0], S_IFCHR) || !isatty(fds->fd[0]))
+    uint32_t flags = ev->msg.started.flags;
+    if (flags & GUEST_EXEC_TTY) {
+        if (fds->n != 1 || !is_kind(fds->fd[0], S_IFCHR) || !isatty(fds->fd[0]))
             return -1;
-    } else if (fds->n == 2 || fds->n == 3) {
-        for (unsigned i = 0; i < fds->n; i++) {
-            if (!is_kind(fds->fd[i], S_IFIFO))
-                return -1;
-        }
-    } else {
-        return -1;
+        ev->out = wire_fds_take(fds, 0);
+        return 0;
     }
+    unsigned in = flags & GUEST_EXEC_STDIN ? 1 : 0, control = flags & GUEST_EXEC_CONTROL ? 2 : 0;
+    if (fds->n != 2 + in + control || !are_pipes(fds))
+        return -1;
     ev->out = wire_fds_take(fds, 0);
     ev->err = wire_fds_take(fds, 1);
-    ev->in = wire_fds_take(fds, 2);
+    if (in)
+        ev->in = wire_fds_take(fds, 2);
+    if (control) {
+        ev->control_in = wire_fds_take(fds, 2 + in);
+        ev->control_out = wire_fds_take(fds, 3 + in);
+    }
     return 0;
 }
 
 int guest_recv(int guest, struct guest_event *ret, int flags, struct err *err)
 {
     struct wire_fds fds;
-    ret->out = ret->err = ret->in = -1;
+    ret->out = ret->err = ret->in = ret->control_in = ret->control_out = -1;
     int n = receive(guest, &ret->msg, sizeof ret->msg, &fds, flags, "box", err);
     if (n <= 0)
         return n;

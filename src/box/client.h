@@ -78,12 +78,20 @@ struct guest_peer {
     uint16_t version;
 };
 
+// One that was claimed just now, from a keeper of our own version.
+static inline struct guest_peer guest_fresh(int sock)
+{
+    return (struct guest_peer){.sock = sock, .version = WIRE_VERSION};
+}
+
 int guest_send_exec(struct guest_peer guest, uint32_t id, const struct exec_spec *spec,
                     struct err *err);
 int guest_send_signal(struct guest_peer guest, uint32_t id, int signal, struct err *err);
-// To some of an exec's processes only.
-int guest_send_signal_to(struct guest_peer guest, uint32_t id, int signal, enum guest_scope scope,
-                         uint64_t since, struct err *err);
+// To the exec's first process only.
+int guest_send_signal_first(struct guest_peer guest, uint32_t id, int signal, struct err *err);
+// To those that were started since; `since_pid` as in guest_signal.
+int guest_send_signal_since(struct guest_peer guest, uint32_t id, int signal, uint64_t since,
+                            uint32_t since_pid, struct err *err);
 int guest_send_list(struct guest_peer guest, uint32_t id, struct err *err);
 int guest_send_forget(struct guest_peer guest, uint32_t id, enum guest_forget_what what,
                       struct err *err);

@@ -250,6 +250,27 @@ int volume_open_kept(struct volume *v, uint64_t number, uint64_t bytes, struct e
     return open_limited(v->kept, name, bytes, err);
 }
 
+int volume_open_disk(struct volume *v, int kept, uint64_t number, struct err *err)
+{
+    char name[24];
+    (void)snprintf(name, sizeof name, "%" PRIu64, number);
+    int fd =
+        openat(kept ? v->kept : v->blank, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    return fd < 0 ? err_sys(err, errno, "open disk %s", name) : fd;
+}
+
+int volume_keep_blank(struct volume *v, uint64_t number, uint64_t kept, struct err *err)
+{
+    char from[24], to[24];
+    (void)snprintf(from, sizeof from, "%" PRIu64, number);
+    (void)snprintf(to, sizeof to, "%" PRIu64, kept);
+    if (renameat2(v->blank, from, v->kept, to, RENAME_NOREPLACE) == 0)
+        return 0;
+    if (errno == EEXIST)
+        return err_set(err, ERR_CONFLICT, "disk %s exists", to);
+    return err_sys(err, errno, "keep disk %s", to);
+}
+
 int volume_drop_blank(struct volume *v, uint64_t number, struct err *err)
 {
     return drop(v->blank, number, err);
@@ -258,6 +279,74 @@ int volume_drop_blank(struct volume *v, uint64_t number, struct err *err)
 int volume_drop_kept(struct volume *v, uint64_t number, struct err *err)
 {
     return drop(v->kept, number, err);
+}
+
+static int compare_numbers(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+// All numbers above one, sorted. The caller frees them.
+static int read_numbers(DIR *dir, uint64_t above, uint64_t **ret)
+{
+    size_t n = 0, room = 0;
+    uint64_t *numbers = NULL;
+    for (struct dirent *e; (e = readdir(dir)) != NULL;) {
+        char *end;
+        uint64_t number = strtoull(e->d_name, &end, 10);
+        if (e->d_name[0] == '.' || *end != '\0' || number <= above)
+            continue;
+        if (n == room) {
+            room = room > 0 ? room * 2 : 256;
+            uint64_t *more = reallocarray(numbers, room, sizeof *numbers);
+            if (more == NULL) {
+                free(numbers);
+                return -ENOMEM;
+            }
+            numbers = more;
+        }
+        numbers[n++] = number;
+    }
+    if (n > 0)
+        qsort(numbers, n, sizeof *numbers, compare_numbers);
+    *ret = numbers;
+    return n < INT32_MAX ? (int)n : INT32_MAX;
+}
+
+int volume_list_kept(struct volume *v, uint64_t above, uint64_t *ret, unsigned max, struct err *err)
+{
+    int fd = openat(v->kept, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    if (dir == NULL) {
+        fd_close(fd);
+        return err_sys(err, errno, "list disks");
+    }
+    uint64_t *numbers = NULL;
+    int n = read_numbers(dir, above, &numbers);
+    (void)closedir(dir);
+    if (n < 0)
+        return err_sys(err, -n, "list disks");
+    n = (unsigned)n < max ? n : (int)max;
+    if (n > 0)
+        memcpy(ret, numbers, (size_t)n * sizeof *ret);
+    free(numbers);
+    return n;
+}
+
+uint64_t volume_used(struct volume *v, int kept, uint64_t number)
+{
+    struct err ignored;
+    char text[32];
+    int gauges[2];
+    auto_fd fd = volume_open_disk(v, kept, number, &ignored);
+    if (fd < 0 || volume_gauges(v, fd, gauges) < 0)
+        return 0;
+    ssize_t n = fd_read_all(gauges[0], text, sizeof text - 1);
+    fd_close(gauges[0]);
+    fd_close(gauges[1]);
+    text[n > 0 ? n : 0] = '\0';
+    return strtoull(text, NULL, 10);
 }
 
 int volume_gauges(struct volume *v, int disk_fd, int ret_fds[2])
@@ -299,18 +388,49 @@ static int open_inside(struct volume *v, struct err *err)
     memcpy(v->fsid, info.fsid, sizeof v->fsid);
     v->blank = open_dir(v->root, "blank", err);
     v->kept = v->blank < 0 ? -1 : open_dir(v->root, "kept", err);
-    return v->kept < 0 ? -1 : sweep_blank(v->blank, err);
+    return v->kept < 0 ? -1 : 0;
+}
+
+static struct volume *new_volume(struct err *err)
+{
+    struct volume *v = malloc(sizeof *v);
+    if (v == NULL)
+        (void)err_sys(err, ENOMEM, "volume");
+    else
+        *v = (struct volume){.file = -1, .mnt = -1, .root = -1, .blank = -1, .kept = -1};
+    return v;
 }
 
 int volume_open(int data_fd, uint64_t bytes, struct volume **ret, struct err *err)
 {
-    struct volume *v = malloc(sizeof *v);
+    struct volume *v = new_volume(err);
     if (v == NULL)
-        return err_sys(err, ENOMEM, "volume");
-    *v = (struct volume){.file = -1, .mnt = -1, .root = -1, .blank = -1, .kept = -1};
+        return -1;
     v->file = open_file(data_fd, bytes, err);
     v->mnt = v->file < 0 ? -1 : mount_volume(v->file, err);
-    if (v->mnt < 0 || open_inside(v, err) < 0) {
+    if (v->mnt < 0 || open_inside(v, err) < 0 || sweep_blank(v->blank, err) < 0) {
+        volume_free(v);
+        return -1;
+    }
+    *ret = v;
+    return 0;
+}
+
+void volume_descriptors(const struct volume *v, int ret_fds[2])
+{
+    ret_fds[0] = v->file;
+    ret_fds[1] = v->mnt;
+}
+
+int volume_adopt(const int fds[2], struct volume **ret, struct err *err)
+{
+    struct volume *v = new_volume(err);
+    if (v == NULL)
+        return -1;
+    v->file = fds[0];
+    v->mnt = fds[1];
+    if (open_inside(v, err) < 0) {
+        v->file = v->mnt = -1;
         volume_free(v);
         return -1;
     }

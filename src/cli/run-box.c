@@ -99,7 +99,7 @@ static int start(struct run *run, struct err *err)
         .cols = size.ws_col,
     };
     struct guest_event ev;
-    if (guest_send_exec(run->guest, EXEC_ID, &spec, err) < 0 ||
+    if (guest_send_exec(guest_fresh(run->guest), EXEC_ID, &spec, err) < 0 ||
         guest_recv(run->guest, &ev, 0, err) < 0)
         return -1;
     if (ev.msg.head.type == GUEST_FAILED) {
@@ -119,7 +119,7 @@ static int start(struct run *run, struct err *err)
 static void kill_exec(struct run *run)
 {
     struct err ignored;
-    (void)guest_send_signal(run->guest, EXEC_ID, SIGKILL, &ignored);
+    (void)guest_send_signal(guest_fresh(run->guest), EXEC_ID, SIGKILL, &ignored);
     run->give_up_ns = clock_ns() + KILL_GRACE_MS * NS_PER_MS;
 }
 
@@ -137,7 +137,7 @@ static void pass_signals(struct run *run)
         else if (sig == SIGTERM && run->killed)
             kill_exec(run); // asked twice: no more patience
         else
-            (void)guest_send_signal(run->guest, EXEC_ID, sig, &ignored);
+            (void)guest_send_signal(guest_fresh(run->guest), EXEC_ID, sig, &ignored);
         run->killed = run->killed || sig == SIGTERM || sig == SIGINT;
     }
 }

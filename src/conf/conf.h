@@ -49,6 +49,9 @@ int conf_read(struct conf *conf, int argc, char **argv, struct err *err);
 
 // "name = value" lines: what the file has, and what the daemon is handed. Unknown names are errors.
 int conf_parse_text(struct conf *conf, const char *text, struct err *err);
+// What another version of this program has written: settings that this one does not know are left
+// out.
+int conf_parse_older(struct conf *conf, const char *text, struct err *err);
 int conf_write_text(const struct conf *conf, struct buf *ret); // 0 or -errno
 
 void conf_print_example(FILE *out); // cay.conf.example

@@ -1,7 +1,289 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "conf/conf.h"
+// cayd: the daemon. Started by the keeper (`cay serve`), which hands it: 3 the keeper's socket, 4
+// its settings, 5 and 6 the listening sockets (TCP, unix). It may be killed at any moment; the
+// keeper starts another one, which takes over what runs.
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <uv.h>
 
-int main(void)
+#include "api/api.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "conf/conf.h"
+#include "daemon/confine.h"
+#include "db/db.h"
+#include "edge/http.h"
+#include "sandbox/sandbox.h"
+
+enum { FD_KEEPER = 3, FD_CONF, FD_TCP, FD_UNIX };
+enum { CONF_MAX = 64 * 1024, CHECKPOINT_MS = 5000, DRAIN_LOOK_MS = 20 };
+
+struct daemon {
+    struct conf conf;
+    uv_loop_t loop;
+    struct db *db;
+    char *db_path;
+    int logs_fd;
+    struct fleet *fleet;
+    struct api *api;
+    struct http_server *http;
+    uv_signal_t term, interrupt;
+    uv_timer_t checkpoint, drain;
+    uv_work_t checkpoint_work;
+    bool checkpointing, draining, stopped;
+    int64_t drain_until_ns;
+    int64_t run;
+    int exit_code;
+};
+
+static int fail(const struct err *err)
 {
-    return 0;
+    log_line(LOG_ERROR, "the daemon cannot start", "error", err->msg, NULL);
+    return 1;
+}
+
+// --- the log of the database moves into it now and then, on a thread: that one waits for the disk
+
+static void checkpoint_work(uv_work_t *work)
+{
+    struct daemon *d = work->data;
+    struct err err = {0};
+    if (db_checkpoint(d->db_path, &err) < 0)
+        log_line(LOG_WARN, "cannot write the database's log back", "error", err.msg, NULL);
+}
+
+static void checkpoint_done(uv_work_t *work, int status)
+{
+    struct daemon *d = work->data;
+    (void)status;
+    d->checkpointing = false;
+}
+
+static void on_checkpoint(uv_timer_t *timer)
+{
+    enum { DAY_MS = 24 * 3600 * 1000 };
+    struct daemon *d = timer->data;
+    struct err err = {0};
+    if (db_idem_expire(d->db, db_now_ms() - DAY_MS, &err) < 0)
+        log_line(LOG_WARN, "cannot expire idempotency keys", "error", err.msg, NULL);
+    if (d->checkpointing)
+        return;
+    d->checkpoint_work.data = d;
+    d->checkpointing =
+        uv_queue_work(&d->loop, &d->checkpoint_work, checkpoint_work, checkpoint_done) == 0;
+}
+
+// --- ending
+
+static void on_stopped(void *data)
+{
+    struct daemon *d = data;
+    d->stopped = true;
+    log_line(LOG_INFO, "stopped", NULL);
+    uv_stop(&d->loop);
+}
+
+static void on_drain(uv_timer_t *timer)
+{
+    struct daemon *d = timer->data;
+    unsigned active = d->http != NULL ? http_active(d->http) : 0;
+    if (active > 0 && clock_ns() < d->drain_until_ns)
+        return;
+    (void)uv_timer_stop(timer);
+    if (d->fleet != NULL)
+        fleet_stop(d->fleet, on_stopped, d);
+    else
+        on_stopped(d);
+}
+
+static void on_signal(uv_signal_t *handle, int signum)
+{
+    struct daemon *d = handle->data;
+    (void)signum;
+    if (d->draining)
+        return;
+    d->draining = true;
+    d->drain_until_ns = clock_ns() + d->conf.drain_ms * NS_PER_MS;
+    log_line(LOG_INFO, "draining", NULL);
+    if (d->api != NULL)
+        api_drain(d->api);
+    if (d->http != NULL)
+        http_drain(d->http);
+    (void)uv_timer_start(&d->drain, on_drain, 0, DRAIN_LOOK_MS);
+}
+
+static void on_lost(void *data)
+{
+    struct daemon *d = data;
+    d->exit_code = 1;
+    uv_stop(&d->loop);
+}
+
+// --- starting
+
+static int read_conf(struct daemon *d, struct err *err)
+{
+    static char text[CONF_MAX];
+    ssize_t n = fd_read_all(FD_CONF, text, sizeof text - 1);
+    fd_close(FD_CONF);
+    if (n < 0)
+        return err_set(err, ERR_INVALID, "no settings: cayd is started by 'cay serve'");
+    text[n] = '\0';
+    int r = conf_parse_text(&d->conf, text, err);
+    sodium_memzero(text, sizeof text);
+    return r;
+}
+
+static int open_files(struct daemon *d, struct err *err)
+{
+    char path[4096];
+    (void)umask(0077);
+    (void)snprintf(path, sizeof path, "%s/daemon/logs", d->conf.data);
+    if (mkdir(path, 0700) < 0 && errno != EEXIST)
+        return err_sys(err, errno, "make the directory of logs");
+    d->logs_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (d->logs_fd < 0)
+        return err_sys(err, errno, "open the directory of logs");
+    if (asprintf(&d->db_path, "%s/daemon/cay.db", d->conf.data) < 0)
+        abort();
+    return db_open(d->db_path, &d->db, err);
+}
+
+static int serve(struct daemon *d, struct err *err)
+{
+    const struct api_config api = {
+        .loop = &d->loop,
+        .db = d->db,
+        .fleet = d->fleet,
+        .cors = d->conf.cors,
+        .token = d->conf.token,
+        .rate = d->conf.rate,
+        .run = d->run,
+    };
+    if (api_open(&api, &d->api, err) < 0)
+        return -1;
+    const struct http_listener listeners[] = {
+        {.fd = FD_TCP,  .local = false},
+        {.fd = FD_UNIX, .local = true },
+    };
+    const struct http_config http = {
+        .loop = &d->loop,
+        .listeners = listeners,
+        .n_listeners = 2,
+        .handler = api_handle,
+        .data = d->api,
+    };
+    return http_start(&http, &d->http, err);
+}
+
+// Rows, boxes and disks agree: requests, which have waited in the listening sockets, are taken now.
+static void on_ready(void *data)
+{
+    struct daemon *d = data;
+    struct err err = {0};
+    if (serve(d, &err) < 0) {
+        (void)fail(&err);
+        on_lost(d);
+        return;
+    }
+    fleet_serving(d->fleet);
+    log_line(LOG_INFO, "serving", "version", CAY_VERSION, NULL);
+}
+
+static int open_fleet(struct daemon *d, struct err *err)
+{
+    const struct fleet_config config = {
+        .loop = &d->loop,
+        .db = d->db,
+        .keeper = FD_KEEPER,
+        .logs_fd = d->logs_fd,
+        .process_log = d->conf.process_log,
+        .memory_spare = d->conf.memory_spare,
+        .sleep_after_ms = d->conf.sleep_after_ms,
+        .tenant_sandboxes = d->conf.tenant_sandboxes,
+        .tenant_running = d->conf.tenant_running,
+        .tenant_memory = (int64_t)d->conf.tenant_memory,
+        .tenant_disk = (int64_t)d->conf.tenant_disk,
+    };
+    return fleet_open(&config, on_ready, on_lost, d, &d->fleet, err);
+}
+
+static void start_handles(struct daemon *d)
+{
+    (void)uv_signal_init(&d->loop, &d->term);
+    (void)uv_signal_init(&d->loop, &d->interrupt);
+    d->term.data = d->interrupt.data = d;
+    (void)uv_signal_start(&d->term, on_signal, SIGTERM);
+    (void)uv_signal_start(&d->interrupt, on_signal, SIGINT);
+    (void)uv_timer_init(&d->loop, &d->checkpoint);
+    (void)uv_timer_init(&d->loop, &d->drain);
+    d->checkpoint.data = d->drain.data = d;
+    (void)uv_timer_start(&d->checkpoint, on_checkpoint, CHECKPOINT_MS, CHECKPOINT_MS);
+}
+
+static int start(struct daemon *d, struct err *err)
+{
+    enum log_level level;
+    if (conf_init(&d->conf, err) < 0 || read_conf(d, err) < 0)
+        return -1;
+    if (log_parse_level(d->conf.log_level, &level) == 0)
+        log_set_level(level);
+    if (sodium_init() < 0)
+        return err_set(err, ERR_INTERNAL, "libsodium does not start");
+    randombytes_buf(&d->run, sizeof d->run);
+    d->run &= INT64_MAX;
+    (void)signal(SIGPIPE, SIG_IGN);
+    if (open_files(d, err) < 0 || uv_loop_init(&d->loop) < 0)
+        return err->code != ERR_NONE ? -1 : err_set(err, ERR_INTERNAL, "no event loop");
+    if (confine(err) < 0)
+        return -1;
+    start_handles(d);
+    return open_fleet(d, err);
+}
+
+static void close_all(uv_handle_t *handle, void *arg)
+{
+    (void)arg;
+    if (!uv_is_closing(handle))
+        uv_close(handle, NULL);
+}
+
+// In order, so that the sanitizers' builds see what is left over.
+static void finish(struct daemon *d)
+{
+    if (d->http != NULL)
+        http_stop(d->http);
+    api_free(d->api);
+    fleet_free(d->fleet);
+    uv_walk(&d->loop, close_all, NULL);
+    (void)uv_run(&d->loop, UV_RUN_DEFAULT);
+    (void)uv_loop_close(&d->loop);
+    db_close(d->db);
+    free(d->db_path);
+    fd_close(d->logs_fd);
+    conf_done(&d->conf);
+}
+
+int main(int argc, char **argv)
+{
+    static struct daemon d;
+    struct err err = {0};
+    if (argc > 1 && strcmp(argv[1], "--version") == 0) {
+        (void)puts("cayd " CAY_VERSION);
+        return 0;
+    }
+    if (start(&d, &err) < 0)
+        return fail(&err);
+    (void)uv_run(&d.loop, UV_RUN_DEFAULT);
+    finish(&d);
+    return d.exit_code;
 }

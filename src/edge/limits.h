@@ -3,17 +3,26 @@
 #pragma once
 
 enum {
-    EDGE_TARGET_MAX = 8 * 1024,        // bytes of path and query
-    EDGE_HEADERS_MAX = 100,            // header lines
-    EDGE_HEADER_BYTES_MAX = 32 * 1024, // all of them together
-    EDGE_BODY_MAX = 32 * 1024 * 1024,  // of a JSON request
+    EDGE_TARGET_MAX = 4 * 1024,        // bytes of path and query: 414
+    EDGE_SEGMENTS_MAX = 16,            // of a path: 404, no route has so many
+    EDGE_QUERY_MAX = 32,               // name=value pairs of a query: 400
+    EDGE_HEADERS_MAX = 64,             // header lines: 431
+    EDGE_HEADER_BYTES_MAX = 12 * 1024, // all of them together: 431
+    EDGE_REPLY_HEADERS_MAX = 4 * 1024, // what an answer may add of its own
+    EDGE_BODY_MAX = 32 * 1024 * 1024,  // of a JSON request: 413
     EDGE_JSON_DEPTH_MAX = 32,
     EDGE_CONNECTIONS_MAX = 16 * 1024,
-    EDGE_IDLE_SECONDS = 75,             // a connection without a request, or one half sent
-    EDGE_STREAM_QUEUE_MAX = 256 * 1024, // of a stream whose reader is slow, before its writer waits
-    EDGE_NAME_MAX = 128,                // ids of sandboxes, sessions, processes
-    EDGE_ARGS_MAX = 1024,               // argv
-    EDGE_ENV_MAX = 512,                 // variables of one sandbox or call
+    EDGE_IDLE_SECONDS = 75,   // a connection without a request, or one whose bytes stop coming
+    EDGE_RATE_MIN = 1024,     // bytes a second of a request that takes longer than that
+    EDGE_WATCH_MS = 25,       // a request older than this is given up when its client leaves
+    EDGE_LINGER_MS = 2000,    // a refused client may go on sending for so long, to hear why
+    EDGE_LINGERING_MAX = 64,  // clients at a time
+    EDGE_KEEPALIVE_IDLE = 30, // seconds of silence before TCP asks whether the other side is there
+    EDGE_STREAM_QUEUE_MAX = 256 * 1024,      // of a slow reader's stream, before its writer waits
+    EDGE_STREAM_HARD_MAX = 4 * 1024 * 1024,  // a writer that does not wait loses the stream here
+    EDGE_NAME_MAX = 128,                     // ids of sandboxes, sessions, processes
+    EDGE_ARGS_MAX = 1024,                    // argv
+    EDGE_ENV_MAX = 512,                      // variables of one sandbox or call
     EDGE_LABELS_MAX = 64,
     EDGE_LABEL_MAX = 256,           // bytes of a label's name or value
     EDGE_COMMAND_MAX = 1024 * 1024, // bytes of a command line

@@ -40,7 +40,7 @@ struct plan {
     const struct guest_exec *msg;
     const char *cwd;
     char **argv, **envp;
-    int stdio[3]; // what becomes 0, 1, 2
+    int streams[EXEC_STREAMS]; // what becomes 0, 1, 2 and, with GUEST_EXEC_CONTROL, its two
     enum guest_step step;
     int sys_errno;
 };
@@ -139,21 +139,49 @@ static void exec_search(struct plan *plan)
     errno = seen;
 }
 
+static int place_control(int in, int out)
+{
+    if (out == GUEST_CONTROL_IN)
+        out = fcntl(out, F_DUPFD, GUEST_CONTROL_OUT + 1);
+    if (in == GUEST_CONTROL_IN ? fcntl(in, F_SETFD, 0) < 0 : dup2(in, GUEST_CONTROL_IN) < 0)
+        return -1;
+    if (out == GUEST_CONTROL_OUT ? fcntl(out, F_SETFD, 0) < 0 : dup2(out, GUEST_CONTROL_OUT) < 0)
+        return -1;
+    return 0;
+}
+
+static int place_streams(const struct plan *plan)
+{
+    for (int fd = 0; fd < 3; fd++) {
+        int from = plan->streams[fd];
+        if (from == fd ? fcntl(fd, F_SETFD, 0) < 0 : dup2(from, fd) < 0)
+            return -1;
+    }
+    if (plan->msg->flags & GUEST_EXEC_CONTROL)
+        return place_control(plan->streams[3], plan->streams[4]);
+    return 0;
+}
+
+static void close_others(const struct plan *plan)
+{
+    if (plan->msg->flags & GUEST_EXEC_CONTROL) {
+        (void)close_range(3, GUEST_CONTROL_IN - 1, 0);
+        (void)close_range(GUEST_CONTROL_OUT + 1, ~0u, 0);
+    } else {
+        (void)close_range(3, ~0u, 0);
+    }
+}
+
 static int run_child(void *arg)
 {
     struct plan *plan = arg;
     int tty = (plan->msg->flags & GUEST_EXEC_TTY) != 0;
     // A group of its own, to be signalled as one. A session costs more and is for terminals.
     (void)(tty ? setsid() : setpgid(0, 0));
-    for (int fd = 0; fd < 3; fd++) {
-        int from = plan->stdio[fd];
-        if (from == fd ? fcntl(fd, F_SETFD, 0) < 0 : dup2(from, fd) < 0)
-            return fail(plan, STEP_SETUP);
-    }
-    if (take_identity(plan->msg) < 0 || limit(plan->msg) < 0)
+    if (place_streams(plan) < 0 || take_identity(plan->msg) < 0 || limit(plan->msg) < 0)
         return fail(plan, STEP_SETUP);
     if (!weaken(WEAKEN_FDS))
-        (void)close_range(3, ~0u, 0);
+        close_others(plan);
     for (int fd = FD_SOCK; weaken(WEAKEN_FDS) && fd < FD_FIRST_FREE; fd++)
         (void)fcntl(fd, F_SETFD, 0);
     if (tty && ioctl(0, TIOCSCTTY, 0) < 0)
@@ -168,17 +196,17 @@ static int run_child(void *arg)
     return fail(plan, STEP_EXEC);
 }
 
-// --- what the child's standard streams are ---
+// --- what the child's streams are ---
 
 struct streams {
-    int child[3]; // ends for the child
-    int ours[3];  // ends for whoever asked, n of them
+    int child[EXEC_STREAMS]; // ends for the child
+    int ours[EXEC_STREAMS];  // ends for whoever asked, n of them
     unsigned n;
 };
 
 static void streams_close(struct streams *s)
 {
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < EXEC_STREAMS; i++) {
         if (s->child[i] > 2)
             fd_close(s->child[i]);
         fd_close(s->ours[i]);
@@ -204,32 +232,44 @@ static int open_terminal(struct streams *s, const struct guest_exec *msg)
     return 0;
 }
 
-static int open_pipe(struct streams *s, int child_fd)
+enum pipe_end { READ_END, WRITE_END };
+
+static int open_pipe(struct streams *s, int stream, enum pipe_end childs)
 {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) < 0)
         return -errno;
-    // It is the guest's, which nobody in the box is; /dev/stdin and its like open it by name.
-    (void)fchmod(ends[0], 0666);
-    int child_end = child_fd == 0 ? 0 : 1;
-    s->child[child_fd] = ends[child_end];
-    s->ours[s->n++] = ends[!child_end];
+    s->child[stream] = ends[childs];
+    s->ours[s->n++] = ends[!childs];
     return 0;
+}
+
+// It is the guest's, which nobody in the box is; /dev/stdin and its like open it by name.
+static int open_named_pipe(struct streams *s, int stream, enum pipe_end childs)
+{
+    int r = open_pipe(s, stream, childs);
+    if (r == 0)
+        (void)fchmod(s->child[stream], 0666);
+    return r;
 }
 
 static int open_streams(struct streams *s, const struct guest_exec *msg)
 {
     *s = (struct streams){
-        .child = {FD_NULL, -1, -1},
-          .ours = {-1,      -1, -1}
+        .child = {FD_NULL, -1, -1, -1, -1},
+        .ours = {-1,      -1, -1, -1, -1},
     };
     if (msg->flags & GUEST_EXEC_TTY)
         return open_terminal(s, msg);
-    int r = open_pipe(s, 1);
+    int r = open_named_pipe(s, 1, WRITE_END);
     if (r == 0)
-        r = open_pipe(s, 2);
+        r = open_named_pipe(s, 2, WRITE_END);
     if (r == 0 && (msg->flags & GUEST_EXEC_STDIN))
-        r = open_pipe(s, 0);
+        r = open_named_pipe(s, 0, READ_END);
+    if (r == 0 && (msg->flags & GUEST_EXEC_CONTROL))
+        r = open_pipe(s, 3, READ_END);
+    if (r == 0 && (msg->flags & GUEST_EXEC_CONTROL))
+        r = open_pipe(s, 4, WRITE_END);
     return r;
 }
 
@@ -321,7 +361,7 @@ static int renew_cgroup(struct guest *guest, unsigned i)
     return r;
 }
 
-static struct exec *find(struct guest *guest, uint32_t id)
+struct exec *guest_find_exec(struct guest *guest, uint32_t id)
 {
     for (unsigned i = 0; i < guest->n_execs; i++) {
         if (guest->execs[i].state != EXEC_FREE && guest->execs[i].id == id)
@@ -332,7 +372,7 @@ static struct exec *find(struct guest *guest, uint32_t id)
 
 static int take_entry(struct guest *guest, uint32_t id, struct exec **ret)
 {
-    struct exec *same = find(guest, id);
+    struct exec *same = guest_find_exec(guest, id);
     if (same != NULL && !is_usable(same))
         return -EEXIST;
     unsigned i = 0;
@@ -387,6 +427,45 @@ static void answer_failed(uint32_t id, enum guest_step step, int sys_errno)
     (void)wire_send(FD_SOCK, &msg, sizeof msg, NULL, 0, NULL, 0);
 }
 
+int guest_tell_started(const struct exec *exec, const int *fds, unsigned n)
+{
+    struct guest_started msg = {
+        .head = {.version = WIRE_VERSION, .type = GUEST_STARTED, .id = exec->id},
+        .pid = exec->pid,
+        .flags = exec->flags,
+        .tag = exec->tag,
+    };
+    return wire_send(FD_SOCK, &msg, sizeof msg, NULL, 0, fds, n);
+}
+
+static void kill_all(struct exec *exec)
+{
+    exec->killed = 1;
+    (void)fd_write_file(exec->cgroup, "cgroup.kill", "1");
+}
+
+// Nobody can be told of it (too many descriptors are on their way): it has not been started.
+static void abandon(struct exec *exec, int sys_errno)
+{
+    kill_all(exec);
+    exec->state = EXEC_LINGERING;
+    answer_failed(exec->id, STEP_SETUP, sys_errno);
+}
+
+static void started(struct exec *exec, const struct guest_exec *msg, struct streams *s)
+{
+    exec->id = msg->head.id;
+    exec->state = EXEC_RUNNING;
+    exec->flags = msg->flags & ~GUEST_EXEC_ARGS_FD;
+    exec->tag = msg->tag;
+    exec->n_kept = 0;
+    int r = guest_tell_started(exec, s->ours, s->n);
+    if (r < 0)
+        abandon(exec, -r);
+    else if (exec->flags & GUEST_EXEC_KEEP)
+        guest_keep(exec, s->ours, s->n);
+}
+
 static void run(struct guest *guest, const struct guest_exec *msg, struct plan *plan)
 {
     struct exec *exec;
@@ -403,22 +482,13 @@ static void run(struct guest *guest, const struct guest_exec *msg, struct plan *
         return;
     }
     int tty = (msg->flags & GUEST_EXEC_TTY) != 0;
-    for (int i = 0; i < 3; i++)
-        plan->stdio[i] = s.child[tty ? 0 : i];
+    for (int i = 0; i < EXEC_STREAMS; i++)
+        plan->streams[i] = s.child[tty ? 0 : i];
     exec->before = guest->gauges_seen;
-    if (start(exec, plan) < 0) {
-        streams_close(&s);
+    if (start(exec, plan) < 0)
         answer_failed(msg->head.id, plan->step, plan->sys_errno);
-        return;
-    }
-    exec->id = msg->head.id;
-    exec->state = EXEC_RUNNING;
-    exec->last = (msg->flags & GUEST_EXEC_LAST) != 0;
-    struct guest_started started = {
-        .head = {.version = WIRE_VERSION, .type = GUEST_STARTED, .id = msg->head.id},
-        .pid = exec->pid,
-    };
-    (void)wire_send(FD_SOCK, &started, sizeof started, NULL, 0, s.ours, s.n);
+    else
+        started(exec, msg, &s);
     streams_close(&s);
 }
 
@@ -428,7 +498,7 @@ void guest_rehearse(struct guest *guest)
     static char *argv[] = {shell, flag, nothing, NULL}, *envp[] = {NULL};
     const struct guest_exec msg = {.files = 64};
     struct plan plan = {
-        .msg = &msg, .cwd = "/", .argv = argv, .envp = envp, .stdio = {0, 1, 2}
+        .msg = &msg, .cwd = "/", .argv = argv, .envp = envp, .streams = {0, 1, 2}
     };
     struct exec *exec = &guest->execs[0];
     if (start(exec, &plan) == 0)
@@ -440,6 +510,8 @@ void guest_exec(struct guest *guest, const struct guest_exec *msg, size_t len, s
     struct plan plan = {.msg = msg};
     char *bytes = NULL;
     int r = find_strings(msg, len, fds, &bytes);
+    if (r == 0 && (msg->flags & GUEST_EXEC_TTY) && (msg->flags & GUEST_EXEC_CONTROL))
+        r = -EINVAL; // a terminal is all that its program has
     if (r == 0)
         r = split(msg, bytes, &plan);
     if (r < 0)
@@ -450,40 +522,67 @@ void guest_exec(struct guest *guest, const struct guest_exec *msg, size_t len, s
         (void)munmap(bytes, msg->args_len);
 }
 
+static void signal_all(struct exec *exec, int sig)
+{
+    if (sig == SIGKILL && !weaken(WEAKEN_CGROUPKILL))
+        kill_all(exec);
+    else if (exec->state == EXEC_RUNNING)
+        (void)kill(sig == SIGKILL ? exec->pid : -exec->pid, sig);
+}
+
 void guest_signal(struct guest *guest, const struct guest_signal *msg)
 {
-    struct exec *exec = find(guest, msg->head.id);
+    struct exec *exec = guest_find_exec(guest, msg->head.id);
     if (exec == NULL)
         return;
-    if (msg->signal != SIGKILL || weaken(WEAKEN_CGROUPKILL)) {
+    switch (msg->scope) {
+    case GUEST_SCOPE_EXEC:
+        signal_all(exec, msg->signal);
+        break;
+    case GUEST_SCOPE_FIRST:
         if (exec->state == EXEC_RUNNING)
-            (void)kill(msg->signal == SIGKILL ? exec->pid : -exec->pid, msg->signal);
-        return;
+            (void)kill(exec->pid, msg->signal);
+        break;
+    case GUEST_SCOPE_SINCE:
+        guest_signal_since(exec, msg);
+        break;
+    default:
+        break;
     }
-    exec->killed = 1;
-    (void)fd_write_file(exec->cgroup, "cgroup.kill", "1");
 }
 
 // --- the end of an exec ---
 
-static void report(struct guest *guest, struct exec *exec)
+int guest_tell_exited(const struct exec *exec)
 {
-    struct gauges now;
-    guest_read_gauges(guest, &now);
-    guest->gauges_seen = now;
     struct guest_exited msg = {
         .head = {.version = WIRE_VERSION, .type = GUEST_EXITED, .id = exec->id},
         .status = exec->status,
+        .limits = exec->limits,
         .cpu_usec = exec->cpu_usec,
         .rss_peak = exec->rss_peak,
     };
-    msg.limits |= now.oom_kills > exec->before.oom_kills ? GUEST_LIMIT_OOM : 0;
-    msg.limits |= now.pids_refused > exec->before.pids_refused ? GUEST_LIMIT_PIDS : 0;
-    msg.limits |= guest_disk_full(guest) ? GUEST_LIMIT_DISK : 0;
-    (void)wire_send(FD_SOCK, &msg, sizeof msg, NULL, 0, NULL, 0);
-    if (exec->last)
+    return wire_send(FD_SOCK, &msg, sizeof msg, NULL, 0, NULL, 0);
+}
+
+static void report(struct guest *guest, struct exec *exec)
+{
+    enum { KEPT = GUEST_EXEC_KEEP | GUEST_EXEC_KEEP_EXIT };
+    struct gauges now;
+    guest_read_gauges(guest, &now);
+    guest->gauges_seen = now;
+    exec->limits = 0;
+    exec->limits |= now.oom_kills > exec->before.oom_kills ? GUEST_LIMIT_OOM : 0;
+    exec->limits |= now.pids_refused > exec->before.pids_refused ? GUEST_LIMIT_PIDS : 0;
+    exec->limits |= guest_disk_full(guest) ? GUEST_LIMIT_DISK : 0;
+    (void)guest_tell_exited(exec);
+    if (exec->flags & GUEST_EXEC_LAST)
         _exit(0); // and the kernel ends what is left
-    exec->state = EXEC_LINGERING;
+    exec->state = EXEC_ENDED;
+    if ((exec->flags & KEPT) != KEPT) {
+        guest_drop_kept(exec);
+        exec->state = EXEC_LINGERING;
+    }
 }
 
 static struct exec *find_pid(struct guest *guest, pid_t pid)

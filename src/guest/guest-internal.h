@@ -31,8 +31,11 @@ enum exec_state {
     EXEC_FREE,      // the entry and its cgroup are unused
     EXEC_RUNNING,   // waits for its first process
     EXEC_KILLED,    // first process reaped after a kill, waits for the rest to go
+    EXEC_ENDED,     // reported, and kept to be told again until it is forgotten
     EXEC_LINGERING, // reported, but processes it left behind may live in its cgroup
 };
+
+enum { EXEC_STREAMS = 5 }; // standard input, output, error; control in and out
 
 struct exec {
     enum exec_state state;
@@ -40,8 +43,12 @@ struct exec {
     pid_t pid;
     int cgroup; // directory e<index>, made on first use and kept; -1 before
     int killed;
-    int last; // GUEST_EXEC_LAST
+    uint32_t flags; // enum guest_exec_flag: what it was started with; STDIN, while our end is kept
+    uint64_t tag;
+    unsigned n_kept; // ends of its streams, with GUEST_EXEC_KEEP, in the order of GUEST_STARTED
+    int kept[EXEC_STREAMS];
     int status;
+    uint32_t limits;
     uint64_t cpu_usec;
     uint64_t rss_peak;
     struct gauges before;
@@ -70,7 +77,22 @@ void guest_exec(struct guest *guest, const struct guest_exec *msg, size_t len,
 // way to the C library. A box made in a quiet moment has its first program behind it when it is
 // claimed.
 void guest_rehearse(struct guest *guest);
+// The exec of this id that has not been freed, or NULL.
+struct exec *guest_find_exec(struct guest *guest, uint32_t id);
+// Tells how it started or ended. 0 or -errno.
+int guest_tell_started(const struct exec *exec, const int *fds, unsigned n);
+int guest_tell_exited(const struct exec *exec);
+
+// What is kept of execs for a client that comes later (keep.c). Takes over those of the n ends that
+// its flags ask for; the rest stay the caller's, -1 where one was taken.
+void guest_keep(struct exec *exec, int *ends, unsigned n);
+void guest_drop_kept(struct exec *exec);
+void guest_list(struct guest *guest, uint32_t request);
+void guest_forget(struct guest *guest, const struct guest_forget *msg);
+
 void guest_signal(struct guest *guest, const struct guest_signal *msg);
+// GUEST_SCOPE_SINCE (since.c).
+void guest_signal_since(const struct exec *exec, const struct guest_signal *msg);
 // Reaps whatever has ended and reports the execs among them.
 void guest_reap(struct guest *guest);
 

@@ -19,6 +19,8 @@ static union {
     struct guest_root root;
     struct guest_exec exec;
     struct guest_signal signal;
+    struct guest_plain plain;
+    struct guest_forget forget;
     char bytes[WIRE_MSG_MAX];
 } inbox;
 
@@ -53,6 +55,14 @@ static void handle(struct guest *guest, size_t len, struct wire_fds *fds)
     case GUEST_SIGNAL:
         if (len == sizeof inbox.signal)
             guest_signal(guest, &inbox.signal);
+        break;
+    case GUEST_LIST:
+        if (len == sizeof inbox.plain)
+            guest_list(guest, inbox.head.id);
+        break;
+    case GUEST_FORGET:
+        if (len == sizeof inbox.forget)
+            guest_forget(guest, &inbox.forget);
         break;
     default: // from a newer daemon: it hears nothing back and knows
         break;

@@ -20,15 +20,6 @@
 #include "keeper/keeper-internal.h"
 #include "wire/guest-msg.h"
 
-struct box *build_find_slot(const struct keeper *k)
-{
-    for (uint32_t i = 1; i < k->slots.n; i++) {
-        if (k->boxes[i].state == BOX_NONE)
-            return &k->boxes[i];
-    }
-    return NULL;
-}
-
 // --- images ---
 
 struct keeper_image *build_image(struct keeper *k, const char *name, struct err *err)
@@ -36,9 +27,9 @@ struct keeper_image *build_image(struct keeper *k, const char *name, struct err 
     struct keeper_image *free_entry = NULL;
     for (unsigned i = 0; i < KEEPER_IMAGES_MAX; i++) {
         struct keeper_image *e = &k->images[i];
-        if (e->name[0] != '\0' && strcmp(e->name, name) == 0)
+        if (e->is_open && strcmp(e->name, name) == 0)
             return e;
-        if (e->users == 0 && (free_entry == NULL || e->name[0] == '\0'))
+        if (e->users == 0 && (free_entry == NULL || !e->is_open))
             free_entry = e;
     }
     if (free_entry == NULL) {
@@ -48,8 +39,9 @@ struct keeper_image *build_image(struct keeper *k, const char *name, struct err 
     struct image image;
     if (image_open(k->data_fd, name, &image, err) < 0)
         return NULL;
-    if (free_entry->name[0] != '\0')
+    if (free_entry->is_open)
         image_done(&free_entry->image);
+    free_entry->is_open = 1;
     free_entry->image = image;
     (void)snprintf(free_entry->name, sizeof free_entry->name, "%s", name);
     return free_entry;
@@ -128,8 +120,10 @@ static int send_root_if_due(struct keeper *k, struct box *box, struct err *err)
     root_done(&box->root);
     fd_close(box->disk_fd);
     box->disk_fd = -1;
-    if (r == 0)
+    if (r == 0) {
         box->state = BOX_ROOTING;
+        table_update(k, box);
+    }
     return r;
 }
 
@@ -167,6 +161,8 @@ static int spawn(struct keeper *k, struct box *box, struct err *err)
     if (r < 0)
         return err_sys(err, -r, "make the socket of a box");
     box->guest = ends[0];
+    box->guest_version = WIRE_VERSION;
+    table_update(k, box);
     r = keeper_watch(k, box->guest, EVENT_GUEST, box->slot);
     if (r < 0)
         (void)err_sys(err, -r, "watch the socket of a box");
@@ -176,6 +172,7 @@ static int spawn(struct keeper *k, struct box *box, struct err *err)
     if (r < 0) { // nobody was asked, so no pidfd will come that its end could wait for
         fd_close(box->guest);
         box->guest = -1;
+        table_update(k, box);
         return -1;
     }
     return 0;
@@ -186,6 +183,7 @@ static void continue_with_userns(struct keeper *k, struct box *box)
 {
     struct err err = {0};
     box->state = BOX_BLANK;
+    table_update(k, box);
     if (box->image != NULL && build_root(k, box, &err) < 0)
         build_failed(k, box, &err);
 }
@@ -210,8 +208,7 @@ void build_start(struct keeper *k, struct box *box)
     struct err err = {0};
     box->number = ++k->next_number;
     box->state = BOX_USERNS;
-    if (box->image != NULL)
-        box->image->users++;
+    table_update(k, box);
     if (begin(k, box, &err) < 0) {
         // One that is gone has said why in its stream, which fails this box with the reason.
         if (k->spawner >= 0)
@@ -221,6 +218,14 @@ void build_start(struct keeper *k, struct box *box)
     } else if (box->userns >= 0) {
         continue_with_userns(k, box);
     }
+}
+
+void build_waiting(struct keeper *k)
+{
+    struct box *box;
+    while (k->table.n[COUNT_SPAWNING] < KEEPER_SPAWNS_MAX &&
+           (box = table_first(k, LIST_WAITING)) != NULL)
+        build_start(k, box);
 }
 
 void build_userns_made(struct keeper *k, struct box *box, int fd)
@@ -261,6 +266,7 @@ static int settle(struct keeper *k, struct box *box, struct err *err)
     if (cgroups_join(k->cgroups, keeper_host_slot(k, box->slot), pid, err) < 0)
         return -1;
     box->joined = 1;
+    table_update(k, box);
     return send_root_if_due(k, box, err);
 }
 
@@ -268,6 +274,7 @@ void build_spawned(struct keeper *k, struct box *box, int pidfd)
 {
     struct err err = {0};
     box->pidfd = pidfd;
+    table_update(k, box);
     box->mntns = ioctl(pidfd, PIDFD_GET_MNT_NAMESPACE, 0);
     int r = keeper_watch(k, pidfd, EVENT_END, box->slot);
     if (r < 0)
@@ -283,6 +290,7 @@ void build_spawned(struct keeper *k, struct box *box, int pidfd)
 static void ready(struct keeper *k, struct box *box)
 {
     box->state = box->in_pool ? BOX_READY : BOX_LIVE;
+    table_update(k, box);
     if (box->in_pool)
         reply_ready(k, box);
     else

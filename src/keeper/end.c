@@ -23,13 +23,18 @@ static void drop_disk(struct keeper *k, struct box *box)
 }
 
 // Everything but B, which the slot's next box takes over.
-static void clear(struct box *box)
+static void clear(struct keeper *k, struct box *box)
 {
-    uint32_t slot = box->slot;
-    int userns = box->userns, asked = box->userns_asked;
-    box_init(box, slot);
-    box->userns = userns;
-    box->userns_asked = asked;
+    const struct box was = *box;
+    box_init(box, was.slot);
+    box->place = was.place;
+    if (was.foreign) {
+        fd_close(was.userns);
+    } else {
+        box->userns = was.userns;
+        box->userns_asked = was.userns_asked;
+    }
+    table_update(k, box);
 }
 
 // The namespaces, and with them the mounts, go last: nobody can reach them, nor has to wait for
@@ -37,7 +42,7 @@ static void clear(struct box *box)
 static void finish(struct keeper *k, struct box *box)
 {
     uint64_t number = box->number;
-    int tell = box->asked;
+    int tell = box->asked && !box->mute;
     auto_fd mntns = TAKE_FD(box->mntns);
     fd_close(box->guest);
     fd_close(box->pidfd);
@@ -48,7 +53,7 @@ static void finish(struct keeper *k, struct box *box)
     drop_disk(k, box);
     if (box->image != NULL)
         box->image->users--;
-    clear(box);
+    clear(k, box);
     if (tell)
         reply_gone(k, number);
 }
@@ -57,6 +62,7 @@ void end_begin(struct keeper *k, struct box *box)
 {
     int spawning = box->guest >= 0 && box->pidfd < 0; // the spawner will still hand us its pidfd
     box->state = BOX_DYING;
+    table_update(k, box);
     if (box->pidfd >= 0) {
         (void)pidfd_send_signal(box->pidfd, SIGKILL, NULL, 0);
         if (weaken(WEAKEN_PID) && !weaken(WEAKEN_CGROUPKILL))
@@ -106,15 +112,25 @@ void end_event(struct keeper *k, struct box *box)
     reap(k, box, &ended);
     if (was_live) {
         box->asked = 1; // so that its going is told, too, when it died alone
-        reply_ended(k, &ended);
+        if (!box->mute)
+            reply_ended(k, &ended);
     }
     finish(k, box);
 }
 
-unsigned end_pending(const struct keeper *k)
+void end_unclaimed(struct keeper *k)
 {
-    unsigned n = 0;
-    for (uint32_t i = 1; i < k->slots.n; i++)
-        n += k->boxes[i].state != BOX_NONE;
-    return n;
+    for (uint32_t i = 1; i < k->slots.n; i++) {
+        enum box_state state = k->boxes[i].state;
+        if (state != BOX_NONE && state != BOX_LIVE && state != BOX_DYING)
+            end_begin(k, &k->boxes[i]);
+    }
+}
+
+void end_all(struct keeper *k)
+{
+    for (uint32_t i = 1; i < k->slots.n; i++) {
+        if (k->boxes[i].state != BOX_NONE && k->boxes[i].state != BOX_DYING)
+            end_begin(k, &k->boxes[i]);
+    }
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The keeper's state, shared by its files: main.c (start, loop), spawner-link.c (Z and the
-// spawner), request.c (the client), build.c (boxes being made), end.c (boxes being taken apart),
-// pool.c.
+// spawner), client-link.c (the client: its socket and what it is told), request.c (what it asks),
+// table.c (which box is where), build.c (boxes being made), end.c (boxes being taken apart),
+// pool.c. A keeper that serves has a daemon for its client: serve.c (its life), daemon.c (its
+// start), state.c (what a new program needs to know of the old one).
 #pragma once
 
 #include <stdint.h>
@@ -17,10 +19,15 @@
 #include "wire/keeper-msg.h"
 #include "wire/spawner-msg.h"
 
-enum { KEEPER_IMAGES_MAX = 16 };
+enum {
+    KEEPER_IMAGES_MAX = 64,
+    KEEPER_SPAWNS_MAX = 64, // asked of the spawner at once. Far fewer than fill a socket: else it
+                            // and we could wait for each other to read
+};
 
 enum box_state {
     BOX_NONE,    // the slot is free
+    BOX_WAITING, // claimed; the spawner has enough to do
     BOX_USERNS,  // waits for the spawner to make B of this slot; the guest is asked for already
     BOX_BLANK,   // guest spawned or being spawned, no root sent
     BOX_ROOTING, // root sent, waits for GUEST_READY
@@ -31,9 +38,51 @@ enum box_state {
 };
 
 struct keeper_image {
-    char name[KEEPER_IMAGE_MAX];
+    int is_open;
+    char name[KEEPER_IMAGE_MAX]; // "" when it was opened by the program before: no new users
     struct image image;
     unsigned users;
+};
+
+// --- table.c: boxes found without looking at all of them ---
+
+enum box_list {
+    LIST_NONE,
+    LIST_FREE,
+    LIST_BLANK,   // pooled, without a root
+    LIST_WAITING, // BOX_WAITING
+    LIST_MAX,
+};
+
+enum box_count {
+    COUNT_USED, // slots that are not free
+    COUNT_LIVE,
+    COUNT_READY,
+    COUNT_BLANK,
+    COUNT_BUSY,       // being made or taken apart
+    COUNT_POOL_READY, // those of the pool that have or get a root, there or being made
+    COUNT_POOL_BLANK, // and those without
+    COUNT_MAKING,     // of these two
+    COUNT_SPAWNING,   // the spawner owes us an answer
+    COUNT_MUTE,
+    COUNT_MAX,
+};
+
+enum box_index { INDEX_NUMBER, INDEX_DISK, INDEX_MAX };
+
+struct box_place { // where the table has a box
+    enum box_list list;
+    uint32_t prev, next; // slots, 0 for none
+    uint32_t counted;    // 1 << enum box_count
+    uint64_t key[INDEX_MAX];
+    uint32_t chain[INDEX_MAX];
+};
+
+struct table {
+    uint32_t n[COUNT_MAX];
+    uint32_t first[LIST_MAX], last[LIST_MAX];
+    uint32_t *bucket[INDEX_MAX];
+    uint32_t n_buckets; // a power of two
 };
 
 struct box {
@@ -42,7 +91,8 @@ struct box {
     uint32_t slot; // in the keeper's run, from 1
     int userns;    // B, kept for the next box of this slot
     int userns_asked;
-    int guest; // our end of the guest's socket
+    int foreign; // B belongs to the Z of an earlier spawner: no other box can have it
+    int guest;   // our end of the guest's socket
     int pidfd;
     int mntns; // so that the mounts go when we say, after the end was reported
     int has_cgroups;
@@ -53,16 +103,35 @@ struct box {
     int pooled_root;  // of those, gets a root too
     int rehearse;     // and has started a program before anybody asks
     int asked;        // KEEPER_DESTROY came
+    int mute;         // who had it is gone: nobody is told of its end
     uint32_t request; // id of the message to answer
+    uint32_t guest_version;
     struct box_limits limits;
     uint32_t disk_kind;
     uint64_t disk;
     struct keeper_image *image;
+    struct box_place place;
+};
+
+struct unsent { // a message that the client's socket had no room for
+    struct unsent *next;
+    int fd; // ours, or -1
+    size_t len;
+    char bytes[];
 };
 
 struct keeper {
     struct keeper_config config;
-    int client;
+    struct serve *serve; // NULL when the client is our parent
+    int resumed;         // another program was the keeper in this process before
+    int client;          // -1: there is none
+    int client_reset;    // its socket has said once that the client left without reading all
+    int client_over;     // nothing more will come from it
+    int greeted;         // it knows of the boxes that were there before it
+    uint64_t run;        // random, of this keeper and the programs that it becomes
+    uint32_t restarts;   // daemons that were started before this one
+    struct unsent *unsent, *unsent_last;
+    unsigned n_unsent;
     int spawner;
     pid_t spawner_pid;
     int epoll;
@@ -78,14 +147,36 @@ struct keeper {
     int swept;   // of what killed keepers left
     struct keeper_image images[KEEPER_IMAGES_MAX];
     struct box *boxes; // slots.n of them, by slot; 0 is Z's
+    struct table table;
 };
 
-enum event_kind { EVENT_CLIENT, EVENT_SPAWNER, EVENT_GUEST, EVENT_END };
+enum event_kind {
+    EVENT_CLIENT,
+    EVENT_SPAWNER,
+    EVENT_GUEST,
+    EVENT_END,
+    EVENT_DAEMON, // it has ended
+    EVENT_SIGNAL,
+};
 
+// main.c
+int keeper_begin(struct keeper *k, struct err *err);
+void keeper_loop(struct keeper *k);
+void keeper_finish(struct keeper *k);
 void box_init(struct box *box, uint32_t slot); // a free slot that owns nothing
 int keeper_watch(struct keeper *k, int fd, enum event_kind kind, uint32_t slot);
 uint32_t keeper_host_id(const struct keeper *k, uint32_t slot);   // the slot's first id on the host
 uint32_t keeper_host_slot(const struct keeper *k, uint32_t slot); // its number on the machine
+
+// table.c
+int table_init(struct keeper *k, struct err *err); // all boxes are free
+// After a change of any field of a box that decides where it belongs.
+void table_update(struct keeper *k, struct box *box);
+struct box *table_first(const struct keeper *k, enum box_list list); // NULL if it is empty
+// By number, of which the spawner's answers have the lower half.
+struct box *table_find(const struct keeper *k, uint64_t number);
+struct box *table_find_low(const struct keeper *k, uint32_t number);
+struct box *table_find_disk(const struct keeper *k, uint64_t disk); // a kept one
 
 // spawner-link.c
 int spawner_link_start(struct keeper *k, struct err *err);
@@ -93,9 +184,21 @@ int spawner_link_start(struct keeper *k, struct err *err);
 int spawner_link_userns(struct keeper *k, struct box *box, struct err *err);
 void spawner_link_event(struct keeper *k);
 void spawner_link_end(struct keeper *k); // it ends by itself then
+// Waits until it has, and lets go of all that only its boxes could use.
+void spawner_link_forget(struct keeper *k);
 
 // request.c
 int request_event(struct keeper *k); // whether there was a request
+
+// client-link.c
+void client_send(struct keeper *k, const void *msg, size_t len, int fd); // fd -1 for none
+// Its socket can take more, or has something for us.
+void client_event(struct keeper *k, uint32_t events);
+// Tells a new daemon of every box.
+void client_greet(struct keeper *k);
+// The daemon is dead and all it said was heard: what it had asked for is nobody's any more.
+void client_lost(struct keeper *k);
+void reply_ok(struct keeper *k, uint32_t request);
 void reply_error(struct keeper *k, uint32_t request, const struct err *err);
 void reply_claimed(struct keeper *k, struct box *box);
 void reply_ready(struct keeper *k, struct box *box);
@@ -103,7 +206,8 @@ void reply_ended(struct keeper *k, const struct keeper_ended *msg);
 void reply_gone(struct keeper *k, uint64_t number);
 
 // build.c
-struct box *build_find_slot(const struct keeper *k);
+// Starts those that wait, as far as the spawner can take them.
+void build_waiting(struct keeper *k);
 // Starts a box in a free slot: with a root when box->image is set, blank otherwise.
 void build_start(struct keeper *k, struct box *box);
 void build_userns_made(struct keeper *k, struct box *box, int fd);
@@ -117,7 +221,9 @@ struct keeper_image *build_image(struct keeper *k, const char *name, struct err 
 // end.c
 void end_begin(struct keeper *k, struct box *box);
 void end_event(struct keeper *k, struct box *box);
-unsigned end_pending(const struct keeper *k);
+// Of these boxes all that are in one of the states before BOX_LIVE, or all.
+void end_unclaimed(struct keeper *k);
+void end_all(struct keeper *k);
 
 // pool.c
 struct box *pool_take_blank(struct keeper *k);
@@ -126,4 +232,21 @@ void pool_rest(struct keeper *k);
 // Milliseconds until the pool wants work, -1 for never.
 int pool_wait(const struct keeper *k);
 void pool_work(struct keeper *k);
+// Removes the cgroups that killed keepers have left.
+void pool_sweep(struct keeper *k);
 void pool_count(const struct keeper *k, struct keeper_state *ret);
+
+// serve.c
+int serve_wait(const struct keeper *k); // as pool_wait
+void serve_work(struct keeper *k);      // what is due
+void serve_daemon_event(struct keeper *k);
+void serve_signal_event(struct keeper *k);
+void serve_misbehaved(struct keeper *k, const char *what); // the daemon did
+void serve_serving(struct keeper *k);                      // KEEPER_SERVING came
+int serve_is_ending(const struct keeper *k); // no new boxes: it stops, or is about to be upgraded
+
+// daemon.c
+// Starts it with our end of the socket, non-blocking. -1, or its pidfd.
+int daemon_start(const struct keeper_serving *serving, int *ret_sock, struct err *err);
+// Whether these files can be run at all: asks each for its version.
+int daemon_try(const char *program, struct err *err);

@@ -18,6 +18,25 @@ struct keeper_config {
     uint64_t volume_bytes; // size of the Btrfs volume; 0: no volume, disks are tmpfs
 };
 
+enum { KEEPER_LISTENERS_MAX = 4 };
+
+// A keeper that serves: it starts the daemon, which is its client, and another when that dies.
+struct keeper_serving {
+    struct keeper_config boxes;
+    const char *self;   // our own program, for SIGUSR2: whatever lies there then takes over
+    const char *daemon; // the daemon's
+    uid_t uid;          // whom it runs as
+    gid_t gid;
+    int conf;   // what it is told, a descriptor for reading
+    int status; // a file whose text tells others of us (keeper_status_read), locked; or -1
+    unsigned n_listeners;
+    int listeners[KEEPER_LISTENERS_MAX];
+    int64_t drain_ms;              // how long it may take to end when asked to
+    int resume;                    // what the program before has left (keeper_resume), or -1
+    void (*on_serving)(void *arg); // once, when requests are taken
+    void *arg;
+};
+
 struct keeper_process {
     int sock; // wire/keeper-msg.h
     pid_t pid;
@@ -28,3 +47,23 @@ struct keeper_process {
 int keeper_start(const struct keeper_config *config, struct keeper_process *ret, struct err *err);
 // Closes the socket and waits until it has cleaned up and gone.
 void keeper_stop(struct keeper_process *keeper);
+
+// Becomes the keeper: returns when SIGTERM or SIGINT has ended everything (0), or when it cannot go
+// on (-1). Signals must not be blocked before.
+int keeper_serve(const struct keeper_serving *serving, struct err *err);
+
+// In a program that was executed in the place of a keeper: finds what was handed over. Fills uid,
+// gid, conf, status, listeners, resume and the number of boxes.
+int keeper_resume(int state, struct keeper_serving *ret, struct err *err);
+
+// What the status file tells.
+struct keeper_status {
+    pid_t pid;
+    unsigned generation; // how many programs have taken over before this one
+    int serving;         // the daemon takes requests
+    unsigned refused;    // how many upgrades could not be done
+    char version[32];
+    char why[160]; // the last of these
+};
+
+int keeper_status_read(int fd, struct keeper_status *ret); // 0 or -errno

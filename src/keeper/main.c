@@ -52,24 +52,35 @@ void box_init(struct box *box, uint32_t slot)
 
 // --- starting ---
 
-static int own_process(const struct keeper_config *config, struct err *err)
+// One that serves holds four descriptors for each box, and its daemon more.
+static void raise_files(const struct keeper *k)
+{
+    enum { FILES_ENOUGH = 262144 };
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) < 0)
+        return;
+    struct rlimit more = {.rlim_cur = FILES_ENOUGH, .rlim_max = FILES_ENOUGH};
+    files.rlim_cur = files.rlim_max;
+    if (k->serve == NULL || files.rlim_max >= FILES_ENOUGH || setrlimit(RLIMIT_NOFILE, &more) < 0)
+        (void)setrlimit(RLIMIT_NOFILE, &files);
+}
+
+static int own_process(struct keeper *k, struct err *err)
 {
     // A terminal's signals are for the client; it says when to stop by closing its socket.
-    (void)setsid();
+    if (k->serve == NULL)
+        (void)setsid();
     (void)signal(SIGPIPE, SIG_IGN);
     (void)umask(022);
-    struct rlimit files;
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
-        files.rlim_cur = files.rlim_max;
-        (void)setrlimit(RLIMIT_NOFILE, &files);
-    }
+    raise_files(k);
     if (geteuid() != 0)
         return err_set(err, ERR_DENIED,
                        "boxes need root: run this as root, with sudo for instance");
     // All its mounts are detached, in nobody's view, on kernels that can do with that; a keeper
-    // that stays makes sure of it for those that are not yet thought of.
+    // that stays makes sure of it for those that are not yet thought of. One that takes over has
+    // the mount namespace of the program before.
     root_init();
-    if ((!config->once || root_attach_layers) &&
+    if ((!k->config.once || root_attach_layers) && !k->resumed &&
         (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0))
         return err_sys(err, errno, "make the keeper's mount namespace");
     // Lets root.c take on the file system ids of a box without losing its capabilities.
@@ -80,44 +91,47 @@ static int own_process(const struct keeper_config *config, struct err *err)
 
 static int make_boxes(struct keeper *k, struct err *err)
 {
-    if (slots_take(k->config.boxes + 1, &k->slots, err) < 0)
+    if (!k->resumed && slots_take(k->config.boxes + 1, &k->slots, err) < 0)
         return -1;
     k->boxes = calloc(k->slots.n, sizeof *k->boxes);
     if (k->boxes == NULL)
         return err_sys(err, ENOMEM, "boxes");
     for (uint32_t i = 0; i < k->slots.n; i++)
         box_init(&k->boxes[i], i);
-    return 0;
+    return table_init(k, err);
 }
 
-static int start(struct keeper *k, struct err *err)
+static int open_volume(struct keeper *k, struct err *err)
 {
-    if (own_process(&k->config, err) < 0 || make_boxes(k, err) < 0)
+    if (k->config.volume_bytes == 0 || k->volume != NULL)
+        return 0;
+    return volume_open(k->data_fd, k->config.volume_bytes, &k->volume, err);
+}
+
+int keeper_begin(struct keeper *k, struct err *err)
+{
+    if (own_process(k, err) < 0 || make_boxes(k, err) < 0)
         return -1;
     k->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (k->epoll < 0)
         return err_sys(err, errno, "epoll");
-    int r = keeper_watch(k, k->client, EVENT_CLIENT, 0);
+    int r = k->client < 0 ? 0 : keeper_watch(k, k->client, EVENT_CLIENT, 0);
     if (r < 0)
         return err_sys(err, -r, "watch the client");
     if (spawner_link_start(k, err) < 0 || cgroups_open(&k->cgroups, err) < 0)
         return -1;
     k->data_fd = data_open(k->config.data, err);
-    if (k->data_fd < 0)
-        return -1;
-    return k->config.volume_bytes > 0
-               ? volume_open(k->data_fd, k->config.volume_bytes, &k->volume, err)
-               : 0;
+    return k->data_fd < 0 ? -1 : open_volume(k, err);
 }
 
 // --- the loop ---
 
-static void dispatch(struct keeper *k, uint64_t data)
+static void dispatch(struct keeper *k, const struct epoll_event *ev)
 {
-    struct box *box = &k->boxes[data & 0xffffffffu];
-    switch ((enum event_kind)(data >> 32)) {
+    struct box *box = &k->boxes[ev->data.u64 & 0xffffffffu];
+    switch ((enum event_kind)(ev->data.u64 >> 32)) {
     case EVENT_CLIENT:
-        (void)request_event(k);
+        client_event(k, ev->events);
         break;
     case EVENT_SPAWNER:
         if (k->spawner >= 0)
@@ -133,29 +147,44 @@ static void dispatch(struct keeper *k, uint64_t data)
         if (box->pidfd >= 0)
             end_event(k, box);
         break;
+    case EVENT_DAEMON:
+        serve_daemon_event(k);
+        break;
+    case EVENT_SIGNAL:
+        serve_signal_event(k);
+        break;
     }
 }
 
 static int has_work(const struct keeper *k)
 {
     int only_box_was = k->config.once && k->next_number > 0;
-    return (!k->closing && !only_box_was) || end_pending(k) > 0;
+    return (!k->closing && !only_box_was) || k->table.n[COUNT_USED] > 0;
 }
 
-static void loop(struct keeper *k)
+// The sooner of two, where -1 is never.
+static int sooner(int a, int b)
+{
+    return a < 0 || (b >= 0 && b < a) ? b : a;
+}
+
+void keeper_loop(struct keeper *k)
 {
     // One event at a time: handling one may close the descriptor that the next would be about.
     struct epoll_event ev;
     while (has_work(k)) {
-        int n = epoll_wait(k->epoll, &ev, 1, pool_wait(k));
+        int n = epoll_wait(k->epoll, &ev, 1, sooner(pool_wait(k), serve_wait(k)));
         if (n > 0)
-            dispatch(k, ev.data.u64);
-        else if (n == 0)
+            dispatch(k, &ev);
+        if (n == 0 || serve_wait(k) == 0)
+            serve_work(k);
+        if (n == 0 && pool_wait(k) == 0)
             pool_work(k);
+        build_waiting(k);
     }
 }
 
-static void finish(struct keeper *k)
+void keeper_finish(struct keeper *k)
 {
     spawner_link_end(k);
     if (k->spawner_pid > 0)
@@ -168,15 +197,21 @@ static _Noreturn void keeper_main(const struct keeper_config *config, int client
     static struct keeper k;
     struct err err = {0};
     k = (struct keeper){
-        .config = *config, .client = client, .spawner = -1, .epoll = -1, .data_fd = -1};
-    if (start(&k, &err) < 0) {
+        .config = *config,
+        .client = client,
+        .greeted = 1,
+        .spawner = -1,
+        .epoll = -1,
+        .data_fd = -1,
+    };
+    if (keeper_begin(&k, &err) < 0) {
         reply_error(&k, 0, &err);
         k.closing = 1;
     } else {
         title_set("cay keeper");
-        loop(&k);
+        keeper_loop(&k);
     }
-    finish(&k);
+    keeper_finish(&k);
     _exit(0);
 }
 

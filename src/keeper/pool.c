@@ -1,78 +1,82 @@
 // SPDX-License-Identifier: Apache-2.0
 // Boxes made before anybody asks. Making one takes both cores for a while, so it waits until
 // requests have paused, unless the pool has run half empty.
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
 #include "base/clock.h"
+#include "base/mem.h"
 #include "box/limits.h"
 #include "keeper/keeper-internal.h"
 
 enum { QUIET_MS = 10, REST_MS = 1000 };
 
-struct counts {
-    uint32_t ready, blank; // there, or being made
-    uint32_t making;
-};
-
-static struct counts count(const struct keeper *k)
-{
-    struct counts c = {0};
-    for (uint32_t i = 1; i < k->slots.n; i++) {
-        const struct box *box = &k->boxes[i];
-        if (!box->in_pool || box->state == BOX_DYING)
-            continue;
-        if (box->pooled_root)
-            c.ready++;
-        else
-            c.blank++;
-        c.making += box->pooled_root && box->state != BOX_READY;
-        c.making += !box->pooled_root && !box->joined;
-    }
-    return c;
-}
-
 struct box *pool_take_blank(struct keeper *k)
 {
-    for (uint32_t i = 1; i < k->slots.n; i++) {
-        struct box *box = &k->boxes[i];
-        if (box->in_pool && box->state == BOX_BLANK && !box->pooled_root) {
-            box->in_pool = 0;
-            return box;
-        }
+    struct box *box = table_first(k, LIST_BLANK);
+    if (box != NULL) {
+        box->in_pool = 0;
+        table_update(k, box);
     }
-    return NULL;
+    return box;
 }
 
-static int wants(const struct keeper *k, const struct counts *c)
+static int wants_ready(const struct keeper *k)
 {
-    return c->ready < k->config.pool_ready || c->blank < k->config.pool_blank;
+    return k->table.n[COUNT_POOL_READY] < k->config.pool_ready;
 }
 
-// Removes the cgroups that killed keepers have left. Their boxes died with them, and their slots
-// are free; each is held meanwhile, so that nobody starts a box in it.
-static void sweep(struct keeper *k)
+static int wants(const struct keeper *k)
 {
-    uint32_t found[1024];
-    unsigned n = cgroups_list(k->cgroups, found, sizeof found / sizeof *found);
+    return wants_ready(k) || k->table.n[COUNT_POOL_BLANK] < k->config.pool_blank;
+}
+
+static int has_run_low(const struct keeper *k)
+{
+    return k->table.n[COUNT_POOL_READY] < k->config.pool_ready / 2;
+}
+
+// A slot's boxes are dead, but may take a moment to be gone.
+static void remove_left(struct keeper *k, uint32_t host_slot)
+{
+    enum { TRIES = 20 };
+    cgroups_kill(k->cgroups, host_slot);
+    for (int i = 0; i < TRIES && cgroups_remove(k->cgroups, host_slot) == -EBUSY; i++)
+        (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
+// Boxes died with their keepers, whose slots are free; each is held meanwhile, so that nobody
+// starts a box in it. Those of our own slots are what an earlier holder has left.
+void pool_sweep(struct keeper *k)
+{
+    enum { FOUND_MAX = 4 * SLOTS_TOTAL };
+    auto_free uint32_t *found = calloc(FOUND_MAX, sizeof *found);
+    unsigned n = found != NULL ? cgroups_list(k->cgroups, found, FOUND_MAX) : 0;
+    k->swept = 1;
     for (unsigned i = 0; i < n; i++) {
-        if (!slots_hold(&k->slots, found[i]))
-            continue;
-        cgroups_kill(k->cgroups, found[i]);
-        (void)cgroups_remove(k->cgroups, found[i]);
-        slots_release(&k->slots, found[i]);
+        uint32_t own = found[i] - k->slots.first; // wraps around below the first
+        if (own < k->slots.n && k->boxes[own].state == BOX_NONE) {
+            remove_left(k, found[i]);
+        } else if (slots_hold(&k->slots, found[i])) {
+            remove_left(k, found[i]);
+            slots_release(&k->slots, found[i]);
+        }
     }
 }
 
 int pool_wait(const struct keeper *k)
 {
-    struct counts c = count(k);
     if (!k->swept && k->claimed)
         return 0;
-    if (k->closing || k->spawner < 0 || !wants(k, &c) || c.making >= 2 ||
-        build_find_slot(k) == NULL)
+    if (k->closing || serve_is_ending(k) || k->spawner < 0 || !wants(k) ||
+        k->table.n[COUNT_MAKING] >= 2 || k->table.first[LIST_WAITING] != 0 ||
+        k->table.first[LIST_FREE] == 0)
         return -1; // whatever changes that is an event, after which we are asked again
     int64_t rest = (k->pool_rests_until_ns - clock_ns()) / NS_PER_MS;
     if (rest > 0)
         return (int)rest;
-    if (c.ready < k->config.pool_ready / 2)
+    if (has_run_low(k))
         return 0;
     int64_t quiet = (clock_ns() - k->last_request_ns) / NS_PER_MS;
     return quiet >= QUIET_MS ? 0 : (int)(QUIET_MS - quiet);
@@ -83,48 +87,40 @@ void pool_rest(struct keeper *k)
     k->pool_rests_until_ns = clock_ns() + REST_MS * NS_PER_MS;
 }
 
+// What makes a pooled box one that is ready: a root of the image `host`, and a disk.
+static int describe_ready(struct keeper *k, struct box *box)
+{
+    struct err err = {0};
+    box->image = build_image(k, IMAGE_HOST, &err);
+    if (box->image == NULL) { // told to whoever claims one and fails the same way
+        k->config.pool_ready = 0;
+        return -1;
+    }
+    box->image->users++;
+    box->pooled_root = 1;
+    box->rehearse = !has_run_low(k); // else every cycle counts
+    box->disk_kind = k->volume != NULL ? DISK_BLANK : DISK_TMPFS;
+    return 0;
+}
+
 void pool_work(struct keeper *k)
 {
     if (!k->swept && k->claimed) {
-        k->swept = 1;
-        sweep(k);
+        pool_sweep(k);
         return;
     }
-    struct counts c = count(k);
-    struct box *box = build_find_slot(k);
-    struct err err = {0};
-    if (!wants(k, &c) || box == NULL)
+    struct box *box = table_first(k, LIST_FREE);
+    if (!wants(k) || box == NULL || (wants_ready(k) && describe_ready(k, box) < 0))
         return;
     box->limits = limits_default();
     box->in_pool = 1;
-    if (c.ready < k->config.pool_ready) {
-        box->pooled_root = 1;
-        box->rehearse = c.ready >= k->config.pool_ready / 2; // else every cycle counts
-        box->disk_kind = k->volume != NULL ? DISK_BLANK : DISK_TMPFS;
-        box->image = build_image(k, "host", &err);
-        if (box->image == NULL) { // told to whoever claims one and fails the same way
-            box->in_pool = 0;
-            box->pooled_root = 0;
-            k->config.pool_ready = 0;
-            return;
-        }
-    }
     build_start(k, box);
 }
 
 void pool_count(const struct keeper *k, struct keeper_state *ret)
 {
-    for (uint32_t i = 1; i < k->slots.n; i++) {
-        const struct box *box = &k->boxes[i];
-        if (box->state == BOX_NONE)
-            continue;
-        if (box->state == BOX_LIVE)
-            ret->live++;
-        else if (box->in_pool && box->state == BOX_READY)
-            ret->ready++;
-        else if (box->in_pool && box->state == BOX_BLANK && !box->pooled_root && box->joined)
-            ret->blank++;
-        else
-            ret->busy++;
-    }
+    ret->live = k->table.n[COUNT_LIVE];
+    ret->ready = k->table.n[COUNT_READY];
+    ret->blank = k->table.n[COUNT_BLANK];
+    ret->busy = k->table.n[COUNT_BUSY];
 }

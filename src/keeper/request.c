@@ -13,82 +13,15 @@
 #include "box/limits.h"
 #include "keeper/keeper-internal.h"
 
-static void send_client(struct keeper *k, const void *msg, size_t len, const int *fds, unsigned n)
-{
-    // A client that is gone shows as the end of its stream; there is nothing to tell it.
-    (void)wire_send(k->client, msg, len, NULL, 0, fds, n);
-}
-
 static struct wire_head head(uint16_t type, uint32_t id)
 {
     return (struct wire_head){.version = WIRE_VERSION, .type = type, .id = id};
 }
 
-void reply_error(struct keeper *k, uint32_t request, const struct err *err)
-{
-    struct keeper_error msg = {.head = head(KEEPER_ERROR, request), .code = err->code};
-    (void)snprintf(msg.msg, sizeof msg.msg, "%s", err->msg);
-    send_client(k, &msg, sizeof msg, NULL, 0);
-}
-
-static void reply_ok(struct keeper *k, uint32_t request)
-{
-    struct keeper_plain msg = {.head = head(KEEPER_OK, request)};
-    send_client(k, &msg, sizeof msg, NULL, 0);
-}
-
-// From here on the guest's answers are the client's to read.
-static void hand_over(struct keeper *k, struct box *box, uint16_t type)
-{
-    (void)epoll_ctl(k->epoll, EPOLL_CTL_DEL, box->guest, NULL);
-    struct keeper_box msg = {.head = head(type, box->request), .box = box->number};
-    send_client(k, &msg, sizeof msg, &box->guest, 1);
-    box->request = 0;
-}
-
-void reply_claimed(struct keeper *k, struct box *box)
-{
-    hand_over(k, box, KEEPER_CLAIMED);
-    k->claimed = 1;
-    if (k->config.once)
-        spawner_link_end(k); // it goes while the program runs
-}
-
-void reply_ready(struct keeper *k, struct box *box)
-{
-    hand_over(k, box, KEEPER_READY);
-}
-
-void reply_ended(struct keeper *k, const struct keeper_ended *msg)
-{
-    send_client(k, msg, sizeof *msg, NULL, 0);
-}
-
-void reply_gone(struct keeper *k, uint64_t number)
-{
-    struct keeper_box msg = {.head = head(KEEPER_GONE, 0), .box = number};
-    send_client(k, &msg, sizeof msg, NULL, 0);
-}
-
-// --- requests ---
-
 static struct box *find(struct keeper *k, uint64_t number, enum box_state state)
 {
-    for (uint32_t i = 1; i < k->slots.n; i++) {
-        if (k->boxes[i].number == number && k->boxes[i].state == state)
-            return &k->boxes[i];
-    }
-    return NULL;
-}
-
-static int disk_in_use(const struct keeper *k, uint64_t disk)
-{
-    for (uint32_t i = 1; i < k->slots.n; i++) {
-        const struct box *box = &k->boxes[i];
-        if (box->state != BOX_NONE && box->disk_kind == DISK_KEPT && box->disk == disk)
-            return 1;
-    }
-    return 0;
+    struct box *box = table_find(k, number);
+    return box != NULL && box->state == state ? box : NULL;
 }
 
 static int check_claim(const struct keeper *k, const struct keeper_claim *msg, struct err *err)
@@ -103,24 +36,46 @@ static int check_claim(const struct keeper *k, const struct keeper_claim *msg, s
         return err_set(err, ERR_UNSUPPORTED, "this keeper has no volume for disks");
     if ((msg->disk_kind == DISK_KEPT) != (msg->disk != 0))
         return err_set(err, ERR_INVALID, "a kept disk, and only that, has a number");
-    if (msg->disk != 0 && disk_in_use(k, msg->disk))
+    if (msg->disk != 0 && table_find_disk(k, msg->disk) != NULL)
         return err_set(err, ERR_CONFLICT, "disk %llu is in use", (unsigned long long)msg->disk);
     return 0;
 }
 
-static int same_limits(const struct box_limits *a, const struct box_limits *b)
+// Of a disk on the volume, whose limit is a quota; a tmpfs keeps its size.
+static int set_quota(struct keeper *k, struct box *box, uint64_t bytes, struct err *err)
 {
-    return a->memory == b->memory && a->pids == b->pids && a->cpu_milli == b->cpu_milli &&
-           a->disk == b->disk;
+    if (bytes == box->limits.disk)
+        return 0;
+    if (box->disk_kind == DISK_TMPFS)
+        return err_set(err, ERR_UNSUPPORTED, "a disk in memory keeps its size");
+    auto_fd fd = volume_open_disk(k->volume, box->disk_kind == DISK_KEPT, box->disk, err);
+    return fd < 0 ? -1 : volume_limit(fd, bytes, err);
 }
 
+static int set_cgroups(struct keeper *k, struct box *box, const struct box_limits *limits,
+                       struct err *err)
+{
+    const struct box_limits *is = &box->limits;
+    if (is->memory == limits->memory && is->pids == limits->pids &&
+        is->cpu_milli == limits->cpu_milli)
+        return 0;
+    return cgroups_limit(k->cgroups, keeper_host_slot(k, box->slot), limits, err);
+}
+
+// All of them, or none.
 static int set_limits(struct keeper *k, struct box *box, const struct box_limits *limits,
                       struct err *err)
 {
-    if (same_limits(&box->limits, limits))
-        return 0;
-    if (cgroups_limit(k->cgroups, keeper_host_slot(k, box->slot), limits, err) < 0)
+    struct err ignored;
+    struct box_limits before = box->limits;
+    if (set_quota(k, box, limits->disk, err) < 0)
         return -1;
+    if (set_cgroups(k, box, limits, err) < 0) {
+        box->limits.disk = limits->disk;
+        (void)set_quota(k, box, before.disk, &ignored);
+        box->limits.disk = before.disk;
+        return -1;
+    }
     box->limits = *limits;
     return 0;
 }
@@ -130,10 +85,21 @@ static struct box *choose(struct keeper *k, struct err *err)
 {
     struct box *box = pool_take_blank(k);
     if (box == NULL)
-        box = build_find_slot(k);
+        box = table_first(k, LIST_FREE);
     if (box == NULL)
         (void)err_set(err, ERR_EXHAUSTED, "all %u boxes are in use", k->slots.n - 1);
     return box;
+}
+
+static void describe(struct keeper *k, struct box *box, const struct keeper_claim *msg,
+                     struct keeper_image *image)
+{
+    box->request = msg->head.id;
+    box->disk_kind = msg->disk_kind;
+    box->disk = msg->disk;
+    box->image = image;
+    image->users++;
+    table_update(k, box);
 }
 
 static void claim(struct keeper *k, const struct keeper_claim *msg)
@@ -147,31 +113,29 @@ static void claim(struct keeper *k, const struct keeper_claim *msg)
         reply_error(k, msg->head.id, &err);
         return;
     }
-    box->request = msg->head.id;
-    if (box->state != BOX_NONE && set_limits(k, box, &msg->limits, &err) < 0) {
-        build_failed(k, box, &err);
-        return;
-    }
+    int pooled = box->state != BOX_NONE;
+    int r = pooled ? set_cgroups(k, box, &msg->limits, &err) : 0;
     box->limits = msg->limits;
-    box->disk_kind = msg->disk_kind;
-    box->disk = msg->disk;
-    box->image = image;
-    if (box->state == BOX_NONE) {
-        build_start(k, box);
-        return;
-    }
-    image->users++;
-    if (build_root(k, box, &err) < 0)
+    box->state = pooled ? box->state : BOX_WAITING;
+    describe(k, box, msg, image);
+    if (!pooled)
+        build_waiting(k);
+    else if (r < 0 || build_root(k, box, &err) < 0)
         build_failed(k, box, &err);
+}
+
+static void no_such_box(struct keeper *k, uint32_t request)
+{
+    struct err err = {0};
+    (void)err_set(&err, ERR_NOT_FOUND, "no such box");
+    reply_error(k, request, &err);
 }
 
 static void destroy(struct keeper *k, const struct keeper_box *msg)
 {
-    struct err err = {0};
     struct box *box = find(k, msg->box, BOX_LIVE);
     if (box == NULL) {
-        (void)err_set(&err, ERR_NOT_FOUND, "no such box");
-        reply_error(k, msg->head.id, &err);
+        no_such_box(k, msg->head.id);
         return;
     }
     box->request = msg->head.id;
@@ -179,24 +143,56 @@ static void destroy(struct keeper *k, const struct keeper_box *msg)
     end_begin(k, box);
 }
 
-// KEEPER_LIMIT for a box that is in use, KEEPER_TAKE for one that shall be from now on.
-static void change_limits(struct keeper *k, const struct keeper_limit *msg, enum box_state from)
+static void limit(struct keeper *k, const struct keeper_limit *msg)
 {
     struct err err = {0};
-    struct box *box = find(k, msg->box, from);
+    struct box *box = find(k, msg->box, BOX_LIVE);
+    int r = limits_check(&msg->limits, &err);
+    if (r == 0)
+        r = box != NULL ? set_limits(k, box, &msg->limits, &err)
+                        : err_set(&err, ERR_NOT_FOUND, "no such box");
+    if (r < 0)
+        reply_error(k, msg->head.id, &err);
+    else
+        reply_ok(k, msg->head.id);
+}
+
+// The blank disk of a box that is ready becomes the kept one of that number.
+static int keep_disk(struct keeper *k, struct box *box, uint64_t disk, struct err *err)
+{
+    if (disk == 0)
+        return 0;
+    if (box->disk_kind != DISK_BLANK)
+        return err_set(err, ERR_UNSUPPORTED, "this keeper has no volume for disks");
+    if (table_find_disk(k, disk) != NULL)
+        return err_set(err, ERR_CONFLICT, "disk %llu is in use", (unsigned long long)disk);
+    if (volume_keep_blank(k->volume, box->disk, disk, err) < 0)
+        return -1;
+    box->disk_kind = DISK_KEPT;
+    box->disk = disk;
+    return 0;
+}
+
+static void take(struct keeper *k, const struct keeper_take *msg)
+{
+    struct err err = {0};
+    struct box *box = find(k, msg->box, BOX_READY);
     int r = limits_check(&msg->limits, &err);
     if (r == 0 && box == NULL)
         r = err_set(&err, ERR_NOT_FOUND, "no such box");
-    if (r == 0 && msg->limits.disk != box->limits.disk)
-        r = err_set(&err, ERR_UNSUPPORTED, "the disk of a running box keeps its size");
+    struct box_limits before = box != NULL ? box->limits : msg->limits;
     if (r == 0)
         r = set_limits(k, box, &msg->limits, &err);
+    if (r == 0 && (r = keep_disk(k, box, msg->disk, &err)) < 0)
+        (void)set_limits(k, box, &before, &(struct err){0});
     if (r < 0) {
         reply_error(k, msg->head.id, &err);
         return;
     }
     box->state = BOX_LIVE;
     box->in_pool = 0;
+    table_update(k, box);
+    k->claimed = 1;
     reply_ok(k, msg->head.id);
 }
 
@@ -206,7 +202,7 @@ static void drop_disk(struct keeper *k, const struct keeper_disk_drop *msg)
     int r = 0;
     if (k->volume == NULL || msg->disk == 0)
         r = err_set(&err, ERR_NOT_FOUND, "no such disk");
-    else if (disk_in_use(k, msg->disk))
+    else if (table_find_disk(k, msg->disk) != NULL)
         r = err_set(&err, ERR_CONFLICT, "disk is in use");
     else
         r = volume_drop_kept(k->volume, msg->disk, &err);
@@ -220,7 +216,45 @@ static void status(struct keeper *k, uint32_t request)
 {
     struct keeper_state msg = {.head = head(KEEPER_STATE, request)};
     pool_count(k, &msg);
-    send_client(k, &msg, sizeof msg, NULL, 0);
+    client_send(k, &msg, sizeof msg, -1);
+}
+
+static void list_disks(struct keeper *k, const struct keeper_disk_list *ask)
+{
+    struct keeper_disks msg = {.head = head(KEEPER_DISKS, ask->head.id)};
+    struct err err = {0};
+    int n = k->volume == NULL
+                ? 0
+                : volume_list_kept(k->volume, ask->above, msg.disk, KEEPER_DISKS_MAX, &err);
+    if (n < 0) {
+        reply_error(k, ask->head.id, &err);
+        return;
+    }
+    msg.n = (uint32_t)n;
+    client_send(k, &msg, sizeof msg, -1);
+}
+
+static void usage(struct keeper *k, const struct keeper_box *ask)
+{
+    struct box *box = find(k, ask->box, BOX_LIVE);
+    struct cgroup_usage used;
+    if (box == NULL) {
+        no_such_box(k, ask->head.id);
+        return;
+    }
+    cgroups_usage(k->cgroups, keeper_host_slot(k, box->slot), &used);
+    struct keeper_used msg = {
+        .head = head(KEEPER_USED, ask->head.id),
+        .box = box->number,
+        .cpu_usec = used.cpu_usec,
+        .memory = used.memory,
+        .memory_peak = used.memory_peak,
+        .pids = used.pids,
+        .oom_kills = used.oom_kills,
+    };
+    if (box->disk_kind != DISK_TMPFS)
+        msg.disk = volume_used(k->volume, box->disk_kind == DISK_KEPT, box->disk);
+    client_send(k, &msg, sizeof msg, -1);
 }
 
 union request {
@@ -229,66 +263,104 @@ union request {
     struct keeper_claim claim;
     struct keeper_box box;
     struct keeper_limit limit;
+    struct keeper_take take;
     struct keeper_disk_drop drop;
+    struct keeper_disk_list list;
 };
+
+static size_t length_of(uint16_t type)
+{
+    static const size_t lengths[KEEPER_TYPE_MAX] = {
+        [KEEPER_CLAIM] = sizeof(struct keeper_claim),
+        [KEEPER_TAKE] = sizeof(struct keeper_take),
+        [KEEPER_DESTROY] = sizeof(struct keeper_box),
+        [KEEPER_LIMIT] = sizeof(struct keeper_limit),
+        [KEEPER_STATUS] = sizeof(struct keeper_plain),
+        [KEEPER_DISK_DROP] = sizeof(struct keeper_disk_drop),
+        [KEEPER_DISK_LIST] = sizeof(struct keeper_disk_list),
+        [KEEPER_USAGE] = sizeof(struct keeper_box),
+        [KEEPER_SERVING] = sizeof(struct keeper_plain),
+    };
+    return type < KEEPER_TYPE_MAX ? lengths[type] : 0;
+}
 
 // Whether the message is one of the list, exactly as long as its struct.
 static int handle(struct keeper *k, const union request *msg, size_t len)
 {
+    if (len != length_of(msg->head.type) || msg->head.version != WIRE_VERSION)
+        return 0;
     switch (msg->head.type) {
     case KEEPER_CLAIM:
-        if (len != sizeof msg->claim)
-            return 0;
         claim(k, &msg->claim);
         return 1;
+    case KEEPER_TAKE:
+        take(k, &msg->take);
+        return 1;
     case KEEPER_DESTROY:
-        if (len != sizeof msg->box)
-            return 0;
         destroy(k, &msg->box);
         return 1;
     case KEEPER_LIMIT:
-        if (len != sizeof msg->limit)
-            return 0;
-        change_limits(k, &msg->limit, BOX_LIVE);
-        return 1;
-    case KEEPER_TAKE:
-        if (len != sizeof msg->limit)
-            return 0;
-        change_limits(k, &msg->limit, BOX_READY);
+        limit(k, &msg->limit);
         return 1;
     case KEEPER_STATUS:
-        if (len != sizeof msg->plain)
-            return 0;
         status(k, msg->head.id);
         return 1;
     case KEEPER_DISK_DROP:
-        if (len != sizeof msg->drop)
-            return 0;
         drop_disk(k, &msg->drop);
+        return 1;
+    case KEEPER_DISK_LIST:
+        list_disks(k, &msg->list);
+        return 1;
+    case KEEPER_USAGE:
+        usage(k, &msg->box);
+        return 1;
+    case KEEPER_SERVING:
+        serve_serving(k);
         return 1;
     default:
         return 0;
     }
 }
 
+// Requests that nobody waits for do not put off the filling of the pool.
+static int is_quiet(uint16_t type)
+{
+    return type == KEEPER_STATUS || type == KEEPER_USAGE || type == KEEPER_DISK_LIST;
+}
+
+// The client has gone, or has said what nobody can understand.
+static void client_ended(struct keeper *k, int nonsense)
+{
+    k->client_over = 1;
+    (void)epoll_ctl(k->epoll, EPOLL_CTL_DEL, k->client, NULL);
+    if (k->serve != NULL) {
+        serve_misbehaved(k, nonsense ? "it asked for what makes no sense" : "it closed its socket");
+        return;
+    }
+    k->closing = 1;
+    end_all(k);
+}
+
 int request_event(struct keeper *k)
 {
     union request msg;
     struct wire_fds fds;
+    if (k->client < 0 || k->client_over)
+        return 0;
     ssize_t n = wire_recv(k->client, &msg, sizeof msg, &fds, MSG_DONTWAIT);
     if (n == -EAGAIN || n == -EINTR)
         return 0;
+    // A daemon that died without having read all: what it sent before comes after this.
+    if (n == -ECONNRESET && k->serve != NULL && !k->client_reset) {
+        k->client_reset = 1;
+        return 1;
+    }
     wire_fds_close(&fds); // no request carries any
     if (n > 0 && handle(k, &msg, (size_t)n)) {
-        if (msg.head.type != KEEPER_STATUS)
+        if (!is_quiet(msg.head.type))
             k->last_request_ns = clock_ns();
         return 1;
     }
-    k->closing = 1;
-    (void)epoll_ctl(k->epoll, EPOLL_CTL_DEL, k->client, NULL);
-    for (uint32_t i = 1; i < k->slots.n; i++) {
-        if (k->boxes[i].state != BOX_NONE && k->boxes[i].state != BOX_DYING)
-            end_begin(k, &k->boxes[i]);
-    }
+    client_ended(k, n != 0 && n != -ECONNRESET);
     return 0;
 }

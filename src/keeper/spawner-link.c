@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -38,6 +39,17 @@ static void keep_two(struct spawner_start *start)
     (void)close_range(5, ~0u, 0);
 }
 
+// A terminal's signals, and those that a keeper which serves has blocked, are not for boxes.
+static void leave_terminal(const struct keeper *k)
+{
+    sigset_t none;
+    if (k->serve == NULL)
+        return;
+    (void)setsid();
+    (void)sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
 static int start_in_z(struct keeper *k, struct spawner_start *start, struct err *err)
 {
     int go[2];
@@ -57,6 +69,7 @@ static int start_in_z(struct keeper *k, struct spawner_start *start, struct err 
     if (pid < 0)
         return err_sys(err, clone_errno, "make the spawner's user namespace");
     if (pid == 0) {
+        leave_terminal(k);
         start->go = go_read;
         keep_two(start);
         spawner_main(start);
@@ -126,21 +139,12 @@ int spawner_link_userns(struct keeper *k, struct box *box, struct err *err)
     return 0;
 }
 
-// Whom an answer is about. One for a box that has failed meanwhile is about nobody.
-static struct box *find(struct keeper *k, uint32_t id)
-{
-    for (uint32_t i = 1; i < k->slots.n; i++) {
-        if (k->boxes[i].state != BOX_NONE && (uint32_t)k->boxes[i].number == id)
-            return &k->boxes[i];
-    }
-    return NULL;
-}
-
 // No pidfd will come for this box any more.
 static void spawn_failed(struct keeper *k, struct box *box, const struct err *err)
 {
     fd_close(box->guest);
     box->guest = -1;
+    table_update(k, box);
     build_failed(k, box, err);
 }
 
@@ -161,6 +165,24 @@ void spawner_link_end(struct keeper *k)
     k->spawner = -1;
 }
 
+void spawner_link_forget(struct keeper *k)
+{
+    spawner_link_end(k);
+    if (k->spawner_pid > 0)
+        (void)waitpid(k->spawner_pid, NULL, 0);
+    k->spawner_pid = 0;
+    for (uint32_t i = 1; i < k->slots.n; i++) {
+        struct box *box = &k->boxes[i];
+        box->userns_asked = 0;
+        if (box->state != BOX_NONE) {
+            box->foreign = 1;
+        } else {
+            fd_close(box->userns);
+            box->userns = -1;
+        }
+    }
+}
+
 void spawner_link_event(struct keeper *k)
 {
     union {
@@ -178,7 +200,8 @@ void spawner_link_event(struct keeper *k)
         lost(k, &err);
         return;
     }
-    struct box *box = find(k, msg.head.id);
+    // One for a box that has failed meanwhile is about nobody.
+    struct box *box = table_find_low(k, msg.head.id);
     if (msg.head.type == SPAWNER_ERROR && n == sizeof msg.error) {
         msg.error.step[sizeof msg.error.step - 1] = '\0';
         (void)err_sys(&err, msg.error.sys_errno, "%s", msg.error.step);

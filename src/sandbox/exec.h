@@ -8,7 +8,10 @@
 #include "base/buf.h"
 #include "sandbox/job.h"
 
-enum { EXEC_OUTPUT_MAX = 16 * 1024 * 1024 }; // kept of each stream; the rest is read and dropped
+enum {
+    EXEC_OUTPUT_MAX = 16 * 1024 * 1024, // kept of each stream; the rest is read and dropped
+    EXEC_FILES = 4096,                  // RLIMIT_NOFILE
+};
 
 struct exec;
 

@@ -1,2 +1,679 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sandbox/sandbox.h"
+// All sandboxes that somebody uses or that have a box. The others are rows.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "box/limits.h"
+#include "sandbox/exec.h"
+#include "sandbox/process.h"
+#include "sandbox/sandbox-internal.h"
+#include "sandbox/session.h"
+
+enum { TICK_MS = 1000, STORE_TICKS = 10 };
+
+const double timing_bounds[TIMING_BUCKETS] = {0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025,
+                                              0.05,    0.1,    0.25,  0.5,    1,     2.5,  10};
+
+// --- names
+
+bool sandbox_id_valid(const char *id)
+{
+    size_t len = strlen(id);
+    static const char ends[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+    if (len == 0 || len > 128 || strchr(ends, id[0]) == NULL || strchr(ends, id[len - 1]) == NULL)
+        return false;
+    for (; *id != '\0'; id++) {
+        if (strchr(ends, *id) == NULL && strchr("._-", *id) == NULL)
+            return false;
+    }
+    return true;
+}
+
+void name_make(char *ret, size_t size, const char *prefix)
+{
+    static const char letters[] = "abcdefghijkmnpqrstuvwxyz23456789";
+    unsigned char bytes[12];
+    if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
+        abort();
+    char text[sizeof bytes + 1];
+    for (size_t i = 0; i < sizeof bytes; i++)
+        text[i] = letters[bytes[i] % 32];
+    text[sizeof bytes] = '\0';
+    (void)snprintf(ret, size, "%s%s", prefix, text);
+}
+
+static uint64_t hash64(const char *text, uint64_t h)
+{
+    for (; *text != '\0'; text++)
+        h = (h ^ (unsigned char)*text) * 0x100000001b3u;
+    h ^= h >> 33;
+    h *= 0xff51afd7ed558ccdu;
+    return h ^ h >> 33;
+}
+
+// A name for hosts: the id as far as it goes, and what tells it from all others.
+static char *make_slug(int64_t tenant, const char *id)
+{
+    enum { KEPT = 27 };
+    char head[KEPT + 1];
+    size_t n = 0;
+    for (const char *p = id; *p != '\0' && n < KEPT; p++) {
+        char c = *p >= 'A' && *p <= 'Z' ? (char)(*p + 32) : *p;
+        if ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'))
+            head[n++] = c;
+        else if (n > 0 && head[n - 1] != '-')
+            head[n++] = '-';
+    }
+    while (n > 0 && head[n - 1] == '-')
+        n--;
+    head[n] = '\0';
+    return event_data("%s-%012llx", head,
+                      (unsigned long long)hash64(id, (uint64_t)tenant * 0x9e3779b97f4a7c15u) >> 16);
+}
+
+static char *make_key(int64_t tenant, const char *id)
+{
+    return event_data("%lld/%s", (long long)tenant, id);
+}
+
+// --- tenants
+
+static int64_t quota(int64_t own, int64_t common)
+{
+    return own >= 0 ? own : common;
+}
+
+static struct tenant *load_tenant(struct fleet *fleet, int64_t number, struct err *err)
+{
+    struct tenant_row row = {0};
+    struct usage_row usage = {0};
+    int r = db_tenant_by_number(fleet->config.db, number, &row, err);
+    if (r == 0)
+        (void)err_set(err, ERR_NOT_FOUND, "no such tenant");
+    if (r <= 0 || db_sandbox_usage(fleet->config.db, number, &usage, err) < 0) {
+        tenant_row_done(&row);
+        return NULL;
+    }
+    struct tenant *tenant = calloc(1, sizeof *tenant);
+    if (tenant == NULL)
+        abort();
+    *tenant = (struct tenant){.number = number, .sandboxes = usage.sandboxes, .disk = usage.disk};
+    (void)snprintf(tenant->key, sizeof tenant->key, "%lld", (long long)number);
+    fleet_quotas(fleet, tenant, &row);
+    tenant_row_done(&row);
+    map_put(&fleet->tenants, tenant->key, tenant);
+    return tenant;
+}
+
+void fleet_quotas(struct fleet *fleet, struct tenant *tenant, const struct tenant_row *row)
+{
+    tenant->max_sandboxes = quota(row->sandboxes, fleet->config.tenant_sandboxes);
+    tenant->max_running = quota(row->running, fleet->config.tenant_running);
+    tenant->max_memory = quota(row->memory, fleet->config.tenant_memory);
+    tenant->max_disk = quota(row->disk, fleet->config.tenant_disk);
+}
+
+struct tenant *fleet_tenant(struct fleet *fleet, int64_t number, struct err *err)
+{
+    char key[24];
+    (void)snprintf(key, sizeof key, "%lld", (long long)number);
+    struct tenant *tenant = map_get(&fleet->tenants, key);
+    return tenant != NULL ? tenant : load_tenant(fleet, number, err);
+}
+
+void fleet_tenant_changed(struct fleet *fleet, const struct tenant_row *row)
+{
+    char key[24];
+    (void)snprintf(key, sizeof key, "%lld", (long long)row->number);
+    struct tenant *tenant = map_get(&fleet->tenants, key);
+    if (tenant != NULL)
+        fleet_quotas(fleet, tenant, row);
+}
+
+// --- the pool
+
+void fleet_ready_box(struct fleet *fleet, uint64_t number, int guest)
+{
+    if (fleet->n_ready == READY_MAX) {
+        fd_close(guest);
+        return;
+    }
+    fleet->ready[fleet->n_ready++] = (struct ready_box){.number = number, .guest = guest};
+}
+
+int fleet_take_ready(struct fleet *fleet, struct ready_box *ret)
+{
+    if (fleet->n_ready == 0)
+        return -1;
+    *ret = fleet->ready[--fleet->n_ready];
+    return 0;
+}
+
+static bool drop_ready(struct fleet *fleet, uint64_t number)
+{
+    for (unsigned i = 0; i < fleet->n_ready; i++) {
+        if (fleet->ready[i].number == number) {
+            fd_close(fleet->ready[i].guest);
+            fleet->ready[i] = fleet->ready[--fleet->n_ready];
+            return true;
+        }
+    }
+    return false;
+}
+
+// --- boxes by number
+
+struct bound { // an entry of fleet->boxes
+    char key[24];
+    struct box_link *box;
+};
+
+void fleet_bind(struct fleet *fleet, struct box_link *box)
+{
+    struct bound *b = calloc(1, sizeof *b);
+    if (b == NULL)
+        abort();
+    (void)snprintf(b->key, sizeof b->key, "%llu", (unsigned long long)box_link_number(box));
+    b->box = box;
+    map_put(&fleet->boxes, b->key, b);
+}
+
+void fleet_unbind(struct fleet *fleet, struct box_link *box)
+{
+    char key[24];
+    (void)snprintf(key, sizeof key, "%llu", (unsigned long long)box_link_number(box));
+    free(map_del(&fleet->boxes, key));
+}
+
+static struct sandbox *by_box(struct fleet *fleet, uint64_t number)
+{
+    char key[24];
+    (void)snprintf(key, sizeof key, "%llu", (unsigned long long)number);
+    struct bound *b = map_get(&fleet->boxes, key);
+    return b != NULL ? box_link_sandbox(b->box) : NULL;
+}
+
+void fleet_box_ended(struct fleet *fleet, const struct keeper_ended *msg)
+{
+    struct sandbox *s = by_box(fleet, msg->box);
+    if (s != NULL)
+        lifecycle_box_ended(s, msg);
+    else
+        (void)drop_ready(fleet, msg->box);
+}
+
+void fleet_box_gone(struct fleet *fleet, uint64_t number)
+{
+    struct sandbox *s = by_box(fleet, number);
+    if (s != NULL)
+        lifecycle_box_gone(s);
+}
+
+// --- sandboxes in memory
+
+static void sandbox_free(struct sandbox *s)
+{
+    processes_forget(s);
+    sessions_forget(s);
+    sandbox_row_done(&s->row);
+    exec_env_free(s->env);
+    free(s->key);
+    free(s);
+}
+
+struct sandbox *sandbox_ref(struct sandbox *s)
+{
+    s->refs++;
+    return s;
+}
+
+void sandbox_unref(struct sandbox *s)
+{
+    if (s == NULL || --s->refs > 0)
+        return;
+    if (s->state == STATE_GONE)
+        sandbox_free(s); // others are forgotten by the ticker: who has looked one up may use it
+}
+
+void fleet_remove(struct sandbox *s)
+{
+    (void)map_del(&s->fleet->sandboxes, s->key);
+}
+
+struct sandbox *fleet_add(struct fleet *fleet, struct sandbox_row *row)
+{
+    struct err err = {0};
+    struct sandbox *s = calloc(1, sizeof *s);
+    if (s == NULL)
+        abort();
+    s->fleet = fleet;
+    s->row = *row;
+    *row = (struct sandbox_row){0};
+    s->key = make_key(s->row.tenant, s->row.id);
+    s->active_ns = clock_ns();
+    s->active_stored = s->row.active_ms;
+    s->env = env_parse(s->row.env, &err);
+    if (s->env == NULL)
+        s->env = env_parse(NULL, &err);
+    map_put(&fleet->sandboxes, s->key, s);
+    return s;
+}
+
+static struct sandbox *in_memory(struct fleet *fleet, int64_t tenant, const char *id)
+{
+    char key[160];
+    int n = snprintf(key, sizeof key, "%lld/%s", (long long)tenant, id);
+    return n > 0 && (size_t)n < sizeof key ? map_get(&fleet->sandboxes, key) : NULL;
+}
+
+// In memory or from its row; NULL without an error when there is none.
+static struct sandbox *look_up(struct fleet *fleet, int64_t tenant, const char *id, struct err *err)
+{
+    struct sandbox_row row = {0};
+    struct sandbox *s = in_memory(fleet, tenant, id);
+    if (s != NULL)
+        return s;
+    if (fleet_tenant(fleet, tenant, err) == NULL ||
+        db_sandbox_get(fleet->config.db, tenant, id, &row, err) != 1)
+        return NULL;
+    return fleet_add(fleet, &row);
+}
+
+struct sandbox *fleet_find(struct fleet *fleet, int64_t tenant, const char *id, struct err *err)
+{
+    struct err found = {0};
+    struct sandbox *s = sandbox_id_valid(id) ? look_up(fleet, tenant, id, &found) : NULL;
+    if (s != NULL && !s->destroy_wanted)
+        return s;
+    if (found.code != ERR_NONE)
+        *err = found;
+    else
+        (void)err_set(err, ERR_NOT_FOUND,
+                      "there is no sandbox '%.128s': PUT /sandbox/%.64s makes it", id, id);
+    return NULL;
+}
+
+const struct sandbox_row *sandbox_row(const struct sandbox *s)
+{
+    return &s->row;
+}
+
+struct fleet *sandbox_fleet(const struct sandbox *s)
+{
+    return s->fleet;
+}
+
+uint64_t sandbox_box(const struct sandbox *s)
+{
+    return s->box != NULL ? box_link_number(s->box) : 0;
+}
+
+void sandbox_touch(struct sandbox *s)
+{
+    s->active_ns = clock_ns();
+    s->row.active_ms = db_now_ms();
+}
+
+void sandbox_busy(struct sandbox *s)
+{
+    s->busy++;
+    sandbox_touch(s);
+}
+
+void sandbox_idle(struct sandbox *s)
+{
+    s->busy--;
+    sandbox_touch(s);
+}
+
+// --- the clock: who falls asleep, what is written down, who is forgotten
+
+static bool is_idle(const struct sandbox *s, int64_t now_ns)
+{
+    return s->state == STATE_RUNNING && s->busy == 0 && !s->row.keep_alive &&
+           now_ns - s->active_ns > s->row.sleep_after_ms * NS_PER_MS;
+}
+
+static void store_activity(struct fleet *fleet)
+{
+    struct err err = {0};
+    size_t at = 0;
+    struct sandbox *s;
+    if (db_begin(fleet->config.db, &err) < 0)
+        return;
+    while ((s = map_next(&fleet->sandboxes, &at)) != NULL) {
+        if (s->active_stored != s->row.active_ms &&
+            db_sandbox_touch(fleet->config.db, s->row.number, s->row.active_ms, &err) == 0)
+            s->active_stored = s->row.active_ms;
+    }
+    if (db_commit(fleet->config.db, &err) < 0)
+        db_rollback(fleet->config.db);
+}
+
+static void on_tick(uv_timer_t *timer)
+{
+    struct fleet *fleet = timer->data;
+    int64_t now = clock_ns();
+    size_t at = 0;
+    struct sandbox *s;
+    if (++fleet->ticks % STORE_TICKS == 0)
+        store_activity(fleet);
+    while ((s = map_next(&fleet->sandboxes, &at)) != NULL) {
+        if (is_idle(s, now)) {
+            sandbox_sleep(s, "idle", NULL, NULL);
+        } else if (s->refs == 0 && s->state == STATE_SLEEPING &&
+                   s->active_stored == s->row.active_ms) {
+            fleet_remove(s);
+            sandbox_free(s);
+        }
+    }
+}
+
+// --- making
+
+static char *copy(const char *text)
+{
+    char *made = strdup(text);
+    if (made == NULL)
+        abort();
+    return made;
+}
+
+static int64_t or_default(uint64_t value, uint64_t fallback)
+{
+    return (int64_t)(value != 0 ? value : fallback);
+}
+
+static int check_settings(struct fleet *fleet, const struct sandbox_row *row, struct err *err)
+{
+    struct box_limits limits = {
+        .memory = (uint64_t)row->memory,
+        .disk = (uint64_t)row->disk,
+        .pids = (uint32_t)row->pids,
+        .cpu_milli = (uint32_t)row->cpu_milli,
+    };
+    if (!sandbox_id_valid(row->id))
+        return err_set(
+            err, ERR_INVALID,
+            "'%.128s' cannot be an id: 1 to 128 letters, digits, '.', '_' and '-', with a letter or digit at both ends",
+            row->id);
+    if (!row->ephemeral && !fleet->welcome.has_volume)
+        return err_set(
+            err, ERR_UNSUPPORTED,
+            "this machine keeps no disks (it has no Btrfs volume): ask for \"ephemeral\": true");
+    return limits_check(&limits, err);
+}
+
+static void fill_row(struct fleet *fleet, int64_t tenant, const struct sandbox_settings *settings,
+                     struct sandbox_row *row)
+{
+    struct box_limits d = limits_default();
+    char made[40];
+    name_make(made, sizeof made, "sb-");
+    int64_t now = db_now_ms();
+    *row = (struct sandbox_row){
+        .tenant = tenant,
+        .id = copy(settings->id != NULL ? settings->id : made),
+        .status = SANDBOX_SLEEPING,
+        .image = copy(settings->image != NULL ? settings->image : "host"),
+        .memory = or_default(settings->limits.memory, d.memory),
+        .disk = or_default(settings->limits.disk, d.disk),
+        .pids = or_default(settings->limits.pids, d.pids),
+        .cpu_milli = or_default(settings->limits.cpu_milli, d.cpu_milli),
+        .sleep_after_ms =
+            settings->sleep_after_ms >= 0 ? settings->sleep_after_ms : fleet->config.sleep_after_ms,
+        .keep_alive = settings->keep_alive,
+        .ephemeral = settings->ephemeral,
+        .env = copy(settings->env != NULL ? settings->env : "{}"),
+        .labels = copy(settings->labels != NULL ? settings->labels : "{}"),
+        .user_id = settings->user_id != NULL ? copy(settings->user_id) : NULL,
+        .created_ms = now,
+        .updated_ms = now,
+        .active_ms = now,
+    };
+    row->slug = make_slug(tenant, row->id);
+}
+
+static bool same_text(const char *a, const char *b)
+{
+    return strcmp(a != NULL ? a : "", b != NULL ? b : "") == 0;
+}
+
+static bool same_settings(const struct sandbox_row *a, const struct sandbox_row *b)
+{
+    return same_text(a->image, b->image) && a->memory == b->memory && a->disk == b->disk &&
+           a->pids == b->pids && a->cpu_milli == b->cpu_milli &&
+           a->sleep_after_ms == b->sleep_after_ms && a->keep_alive == b->keep_alive &&
+           a->ephemeral == b->ephemeral && same_text(a->env, b->env) &&
+           same_text(a->labels, b->labels) && same_text(a->user_id, b->user_id);
+}
+
+static int use_existing(struct sandbox *s, const struct sandbox_row *wanted, struct err *err)
+{
+    if (s->destroy_wanted)
+        return err_set(err, ERR_CONFLICT, "sandbox '%.128s' is being destroyed: try again",
+                       wanted->id);
+    if (!same_settings(&s->row, wanted))
+        return err_set(err, ERR_CONFLICT,
+                       "sandbox '%.128s' exists with other settings: PATCH changes them",
+                       wanted->id);
+    return 0;
+}
+
+// The row, the box if one is ready, and the event, as one write. 1: it runs; 0: it has a row.
+static int add_rows(struct sandbox *s, struct err *err)
+{
+    struct db *db = s->fleet->config.db;
+    if (db_begin(db, err) < 0)
+        return -1;
+    int r = lifecycle_create_ready(s, err);
+    if (r == 1)
+        sandbox_event(s, "created", NULL);
+    if (r == 0 && db_sandbox_add(db, &s->row, err) < 0)
+        r = -1;
+    if (r < 0) {
+        db_rollback(db);
+        return -1;
+    }
+    if (db_commit(db, err) < 0) {
+        db_rollback(db);
+        return -1;
+    }
+    if (r == 1)
+        lifecycle_created(s);
+    return r;
+}
+
+static void create_new(struct fleet *fleet, struct tenant *tenant, struct sandbox_row *row,
+                       sandbox_fn fn, void *data)
+{
+    struct err err = {0};
+    int64_t since = clock_ns();
+    struct sandbox *s = sandbox_ref(fleet_add(fleet, row));
+    s->created_now = true;
+    int r = add_rows(s, &err);
+    if (r < 0) {
+        lifecycle_abandon(s);
+        fn(data, NULL, false, &err);
+    } else {
+        tenant->sandboxes++;
+        tenant->disk += s->row.disk;
+        log_line(LOG_INFO, "sandbox created", "sandbox", s->row.id, NULL);
+    }
+    if (r == 1) {
+        fleet->counted.created++;
+        fleet_time(fleet, TIMING_CREATE, clock_ns() - since);
+        fn(data, s, true, NULL);
+    } else if (r == 0) {
+        lifecycle_start(s, fn, data, /* created */ true, since);
+    }
+    sandbox_unref(s);
+}
+
+void fleet_create(struct fleet *fleet, int64_t tenant, const struct sandbox_settings *settings,
+                  sandbox_fn fn, void *data)
+{
+    struct err err = {0};
+    struct sandbox_row row;
+    struct sandbox *s = NULL;
+    struct tenant *owner = fleet_tenant(fleet, tenant, &err);
+    fill_row(fleet, tenant, settings, &row);
+    bool ok = owner != NULL && check_settings(fleet, &row, &err) == 0;
+    if (ok) {
+        s = look_up(fleet, tenant, row.id, &err);
+        ok = err.code == ERR_NONE;
+    }
+    if (ok && s != NULL)
+        ok = use_existing(s, &row, &err) == 0;
+    else if (ok)
+        ok = admit_sandbox(fleet, owner, (uint64_t)row.disk, &err) == 0;
+    if (!ok) {
+        fleet->counted.refused += err.code == ERR_EXHAUSTED;
+        fn(data, NULL, false, &err);
+    } else if (s != NULL) {
+        sandbox_wake(s, fn, data);
+    } else {
+        create_new(fleet, owner, &row, fn, data);
+    }
+    sandbox_row_done(&row);
+}
+
+// --- counting
+
+void fleet_stats(const struct fleet *fleet, struct fleet_stats *ret)
+{
+    *ret = fleet->counted;
+    ret->boxes_max = fleet->welcome.boxes;
+    ret->ready = fleet->n_ready;
+    ret->running = fleet->running - fleet->starting;
+    ret->waiting = fleet->starting;
+    ret->has_volume = fleet->welcome.has_volume != 0;
+    ret->restarts = fleet->welcome.restarts;
+}
+
+const struct timing *fleet_timing(const struct fleet *fleet, enum fleet_timing which)
+{
+    return &fleet->timings[which];
+}
+
+void fleet_time(struct fleet *fleet, enum fleet_timing which, int64_t ns)
+{
+    struct timing *t = &fleet->timings[which];
+    double seconds = (double)ns / (double)NS_PER_S;
+    unsigned i = 0;
+    while (i < TIMING_BUCKETS && seconds > timing_bounds[i])
+        i++;
+    if (i < TIMING_BUCKETS)
+        t->bucket[i]++;
+    t->count++;
+    t->sum += seconds;
+}
+
+void fleet_count_end(struct fleet *fleet, enum end_reason reason)
+{
+    fleet->counted.ends[reason]++;
+}
+
+// --- life
+
+int fleet_logs_fd(const struct fleet *fleet)
+{
+    return fleet->config.logs_fd;
+}
+
+uint64_t fleet_process_log(const struct fleet *fleet)
+{
+    return fleet->config.process_log;
+}
+
+struct db *fleet_db(struct fleet *fleet)
+{
+    return fleet->config.db;
+}
+
+uv_loop_t *fleet_loop(struct fleet *fleet)
+{
+    return fleet->config.loop;
+}
+
+int fleet_open(const struct fleet_config *config, void (*ready)(void *data),
+               void (*lost)(void *data), void *data, struct fleet **ret, struct err *err)
+{
+    struct fleet *fleet = calloc(1, sizeof *fleet);
+    if (fleet == NULL)
+        abort();
+    fleet->config = *config;
+    fleet->ready_fn = ready;
+    fleet->lost_fn = lost;
+    fleet->data = data;
+    if (keeper_link_open(fleet, err) < 0) {
+        free(fleet);
+        return -1;
+    }
+    fleet->ticker = calloc(1, sizeof *fleet->ticker);
+    if (fleet->ticker == NULL)
+        abort();
+    fleet->ticker->data = fleet;
+    (void)uv_timer_init(config->loop, fleet->ticker);
+    (void)uv_timer_start(fleet->ticker, on_tick, TICK_MS, TICK_MS);
+    *ret = fleet;
+    return 0;
+}
+
+void fleet_check_stopped(struct fleet *fleet)
+{
+    if (!fleet->stopping || fleet->running > 0 || fleet->stopped_fn == NULL)
+        return;
+    void (*fn)(void *) = fleet->stopped_fn;
+    fleet->stopped_fn = NULL;
+    fn(fleet->stopped_data);
+}
+
+void fleet_stop(struct fleet *fleet, void (*done)(void *data), void *data)
+{
+    size_t at = 0;
+    struct sandbox *s;
+    fleet->stopping = true;
+    fleet->stopped_fn = done;
+    fleet->stopped_data = data;
+    store_activity(fleet);
+    while ((s = map_next(&fleet->sandboxes, &at)) != NULL) {
+        if (s->state == STATE_RUNNING || s->state == STATE_STARTING)
+            sandbox_sleep(s, "the server stops", NULL, NULL);
+    }
+    fleet_check_stopped(fleet);
+}
+
+void fleet_free(struct fleet *fleet)
+{
+    size_t at = 0;
+    struct sandbox *s;
+    void *entry;
+    if (fleet == NULL)
+        return;
+    fleet->ticker->data = NULL;
+    uv_close((uv_handle_t *)fleet->ticker, (uv_close_cb)free);
+    while ((s = map_next(&fleet->sandboxes, &at)) != NULL) {
+        followers_end(s);
+        if (s->box != NULL) {
+            fleet_unbind(fleet, s->box);
+            box_link_free(s->box);
+        }
+        fleet_remove(s);
+        sandbox_free(s);
+    }
+    for (unsigned i = 0; i < fleet->n_ready; i++)
+        fd_close(fleet->ready[i].guest);
+    for (at = 0; (entry = map_next(&fleet->tenants, &at)) != NULL;)
+        free(entry);
+    map_done(&fleet->tenants);
+    map_done(&fleet->sandboxes);
+    map_done(&fleet->boxes);
+    keeper_link_close(fleet);
+    free(fleet);
+}

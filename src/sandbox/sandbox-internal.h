@@ -1,30 +1,227 @@
 // SPDX-License-Identifier: Apache-2.0
-// A sandbox in memory, for the files of this room.
+// Sandboxes in memory, for the files of this room: fleet.c (all of them, and their beginning),
+// lifecycle.c (how one moves from state to state), adopt.c (after a restart), admit.c (quotas),
+// keeper-link.c, box-link.c and job.c (what runs in a box), event.c.
 #pragma once
 
 #include "base/map.h"
+#include "box/client.h"
 #include "sandbox/job.h"
 #include "sandbox/sandbox.h"
 
-struct box_link;  // box-link.c: the guest's socket and the jobs behind it
+struct box_link;  // the guest's socket, and the jobs behind it
 struct processes; // process.c's, made when it needs it, freed by processes_forget
 struct sessions;  // session.c's, freed by sessions_forget
+
+enum sandbox_state {
+    STATE_SLEEPING,   // no box
+    STATE_STARTING,   // the keeper was asked for a box
+    STATE_RUNNING,    // there is one
+    STATE_QUIETING,   // its sessions are being saved and its programs asked to end
+    STATE_STOPPING,   // the keeper was asked to end the box
+    STATE_DESTROYING, // no box any more; the disk is being removed
+    STATE_GONE,       // and the row. Only references hold it in memory
+    STATE_MAX,
+};
+
+enum sandbox_change {
+    CHANGE_START,    // somebody wants to use it
+    CHANGE_BOUND,    // its box is there
+    CHANGE_FAILED,   // it cannot have one
+    CHANGE_QUIET,    // it shall sleep
+    CHANGE_STOP,     // now its box shall end
+    CHANGE_BOX_GONE, // it did, with everything it held
+    CHANGE_DESTROY,  // its disk shall go
+    CHANGE_FORGET,   // it went
+    CHANGE_MAX,
+};
+
+struct waiter {
+    sandbox_fn fn;
+    void *data;
+    bool created;
+    int64_t since_ns;
+    struct waiter *next;
+};
 
 struct sandbox {
     struct fleet *fleet;
     struct sandbox_row row;
-    char *key; // "tenant/id", in fleet->sandboxes
+    char **env; // of the row, as NAME=value, ends with NULL
+    char *key;  // "tenant/id", in fleet->sandboxes
     unsigned refs;
-    unsigned busy;        // how much is at work: it does not fall asleep
-    int64_t active_ns;    // clock_ns() of the last activity
+    unsigned busy;            // how much is at work: it does not fall asleep
+    int64_t active_ns;        // clock_ns() of the last activity
+    int64_t active_stored;    // row.active_ms that the database has
+    enum sandbox_state state; // lifecycle.c alone moves it
+    bool destroy_wanted;
+    bool created_now;     // its first box decides whether there is such a sandbox at all
     struct box_link *box; // NULL when it does not run
     struct processes *processes;
     struct sessions *sessions;
-    struct waiter *waiters; // for what it is doing now
+    struct waiter *wakers, *sleepers, *destroyers;
+    uv_timer_t *grace; // while QUIETING
+    int64_t quiet_ns;  // since when
     struct follower *followers;
-    int doing; // enum doing, sandbox.c's
 };
 
-// The directory of the logs, and how much of a stream is kept.
+// --- fleet.c
+
+struct tenant { // what a tenant may have and has
+    int64_t number;
+    char key[24];
+    int64_t max_sandboxes, max_running, max_memory, max_disk; // 0: no limit
+    int64_t sandboxes, running, memory, disk;
+};
+
+struct ready_box { // handed out by the keeper ahead
+    uint64_t number;
+    int guest;
+};
+
+enum { READY_MAX = 256 };
+
+struct keeper_link;
+
+struct fleet {
+    struct fleet_config config;
+    struct map sandboxes; // by key
+    struct map tenants;   // by key
+    struct map boxes;     // box_link by its number as text
+    struct keeper_link *keeper;
+    struct ready_box ready[READY_MAX];
+    unsigned n_ready;
+    struct keeper_welcome welcome;
+    unsigned running, starting;
+    struct fleet_stats counted;
+    struct timing timings[TIMING_MAX];
+    uv_timer_t *ticker;
+    unsigned ticks;
+    int64_t memory_seen_ns;
+    uint64_t memory_seen;
+    struct adoption *adoption; // while it starts
+    void (*ready_fn)(void *data);
+    void (*lost_fn)(void *data);
+    void (*stopped_fn)(void *data);
+    void *data, *stopped_data;
+    bool stopping;
+};
+
+// Takes the row's texts. The sandbox is in the fleet, sleeping, with one reference.
+struct sandbox *fleet_add(struct fleet *fleet, struct sandbox_row *row);
+struct tenant *fleet_tenant(struct fleet *fleet, int64_t number, struct err *err); // NULL: err
+void fleet_quotas(struct fleet *fleet, struct tenant *tenant, const struct tenant_row *row);
+void name_make(char *ret, size_t size, const char *prefix); // prefix and 12 random letters
 int fleet_logs_fd(const struct fleet *fleet);
 uint64_t fleet_process_log(const struct fleet *fleet);
+void fleet_ready_box(struct fleet *fleet, uint64_t number, int guest); // takes the socket
+// Takes one out of the pool. 0, or -1 when it is empty.
+int fleet_take_ready(struct fleet *fleet, struct ready_box *ret);
+void fleet_box_ended(struct fleet *fleet, const struct keeper_ended *msg);
+void fleet_box_gone(struct fleet *fleet, uint64_t number);
+void fleet_check_stopped(struct fleet *fleet);
+void fleet_bind(struct fleet *fleet, struct box_link *box); // found by its number from now on
+void fleet_unbind(struct fleet *fleet, struct box_link *box);
+void fleet_remove(struct sandbox *s); // nobody finds it any more
+
+// --- admit.c: ERR_EXHAUSTED for what only its owner can change, ERR_UNAVAILABLE for what time does
+
+int admit_sandbox(struct fleet *fleet, const struct tenant *tenant, uint64_t disk, struct err *err);
+int admit_box(struct fleet *fleet, const struct tenant *tenant, const struct box_limits *limits,
+              struct err *err);
+
+// --- lifecycle.c
+
+void lifecycle_start(struct sandbox *s, sandbox_fn fn, void *data, bool created, int64_t since_ns);
+// A new sandbox takes a box that is ready: its row is written once, with the box. 1 when it did, 0
+// when there is none that suits, -1 and err.
+int lifecycle_create_ready(struct sandbox *s, struct err *err);
+void lifecycle_created(struct sandbox *s); // its row is there: the keeper is told
+void lifecycle_abandon(struct sandbox *s); // it has no row: as if it had never been
+int lifecycle_store(struct sandbox *s, struct err *err);
+struct tenant *lifecycle_tenant(struct sandbox *s);
+void lifecycle_adopt(struct sandbox *s, uint64_t box, struct guest_peer guest); // it was running
+void lifecycle_box_ended(struct sandbox *s, const struct keeper_ended *msg);
+void lifecycle_box_gone(struct sandbox *s);
+void lifecycle_resume_destroy(struct sandbox *s);
+struct box_limits lifecycle_limits(const struct sandbox *s);
+
+// --- adopt.c
+
+int adopt_live(struct fleet *fleet, const struct keeper_event *ev); // takes ev->guest
+void adopt_welcome(struct fleet *fleet, const struct keeper_welcome *msg);
+void adopt_listed(struct sandbox *s); // its guest has told which jobs it has, or is gone
+bool adopt_is_on(const struct fleet *fleet);
+
+// --- keeper-link.c: requests to the keeper, answered by callback; a bounded number is under way
+
+typedef void (*keeper_fn)(void *data, const struct keeper_event *ev, const struct err *err);
+int keeper_link_open(struct fleet *fleet, struct err *err);
+void keeper_link_close(struct fleet *fleet);
+// ev->guest of KEEPER_CLAIMED is the callee's. KEEPER_ERROR comes as err. fn may be NULL.
+void keeper_claim(struct fleet *fleet, const struct claim *claim, keeper_fn fn, void *data);
+void keeper_take(struct fleet *fleet, uint64_t box, const struct box_limits *limits, uint64_t disk,
+                 keeper_fn fn, void *data);
+void keeper_destroy(struct fleet *fleet, uint64_t box, keeper_fn fn, void *data);
+void keeper_limit(struct fleet *fleet, uint64_t box, const struct box_limits *limits, keeper_fn fn,
+                  void *data);
+void keeper_disk_drop(struct fleet *fleet, uint64_t disk, keeper_fn fn, void *data);
+void keeper_disk_list(struct fleet *fleet, uint64_t above, keeper_fn fn, void *data);
+void keeper_usage(struct fleet *fleet, uint64_t box, keeper_fn fn, void *data);
+unsigned keeper_pending(const struct fleet *fleet);
+
+// --- box-link.c
+
+// Takes the socket.
+struct box_link *box_link_new(struct sandbox *s, uint64_t number, struct guest_peer guest);
+void box_link_free(struct box_link *box); // its jobs hear `lost` before
+uint64_t box_link_number(const struct box_link *box);
+struct guest_peer box_link_guest(const struct box_link *box);
+struct sandbox *box_link_sandbox(const struct box_link *box);
+void box_link_list(struct box_link *box); // asks for its jobs: adopt_listed comes later
+unsigned box_link_running(const struct box_link *box); // jobs
+void box_link_signal_all(struct box_link *box, int signal);
+void box_link_lost(struct box_link *box, enum end_reason reason, uint32_t limits);
+void box_link_exited(struct box_link *box, const struct guest_exited *msg);
+void box_link_drop_orphans(struct box_link *box); // jobs nobody took over are read and forgotten
+uint32_t box_link_next_id(struct box_link *box);
+void box_link_add(struct box_link *box, struct job *job);
+void box_link_remove(struct box_link *box, struct job *job); // job->box is NULL then
+struct job *box_link_find(const struct box_link *box, uint32_t id);
+
+// --- job.c, for box-link.c
+
+struct job {
+    struct box_link *box; // NULL when the box is gone
+    struct job *next;     // in its box
+    uint32_t id;
+    int pid;
+    enum { JOB_ASKED, JOB_RUNNING, JOB_ENDED } state;
+    bool killed, timed_out;
+    bool listed; // told by the guest after a restart, not taken over yet
+    bool exited; // with it: how it ended is in `ending`
+    struct guest_exited ending;
+    int64_t started_ns;
+    int64_t deadline_ms; // of the clock on the wall; 0: none
+    uv_timer_t *timer;
+    struct job_streams streams;
+    char program[64], cwd[128];      // for messages
+    const struct job_events *events; // NULL: nobody's
+    void *data;
+};
+
+void job_on_started(struct job *job, struct guest_event *ev); // takes its descriptors
+void job_on_failed(struct job *job, const struct guest_failed *msg);
+void job_on_exited(struct job *job, const struct guest_exited *msg);
+void job_on_lost(struct job *job, enum end_reason reason, uint32_t limits);
+struct job *job_new_listed(struct box_link *box, struct guest_event *ev);
+
+// --- event.c
+
+void followers_end(struct sandbox *s);
+char *event_data(const char *fmt, ...) __attribute__((format(printf, 1, 2))); // malloc'ed
+
+// --- env.c
+
+// The strings of a JSON object as NAME=value, ends with NULL.
+char **env_parse(const char *json, struct err *err);

@@ -40,6 +40,7 @@ void fleet_stop(struct fleet *fleet, void (*done)(void *data), void *data);
 void fleet_free(struct fleet *fleet);
 struct db *fleet_db(struct fleet *fleet);
 uv_loop_t *fleet_loop(struct fleet *fleet);
+void fleet_tenant_changed(struct fleet *fleet, const struct tenant_row *row); // its quotas
 
 struct fleet_stats {
     uint32_t boxes_max, ready, running, waiting; // boxes at most, in the pool, in use, asked for

@@ -105,7 +105,7 @@ struct guest_listed {
 
 enum guest_forget_what {
     GUEST_FORGET_STDIN = 1, // its end of standard input: the program reads the end of the file
-    GUEST_FORGET_ALL,       // an exec that has ended
+    GUEST_FORGET_ALL,       // all that is kept of it; of one that runs, its end will not be kept
 };
 
 struct guest_forget {
@@ -132,7 +132,8 @@ struct guest_failed {
 enum guest_scope {
     GUEST_SCOPE_EXEC,  // the exec's process group; with SIGKILL every process of it
     GUEST_SCOPE_FIRST, // its first process alone
-    GUEST_SCOPE_SINCE, // every process of it but the first that was started after `since`
+    GUEST_SCOPE_SINCE, // every process of it that was started after `since`, but for the first one
+                       // and for descendants of older ones
 };
 
 struct guest_signal {
@@ -140,6 +141,10 @@ struct guest_signal {
     int32_t signal;        // SIGKILL ends every process the exec has started, however it hides
     uint32_t scope;        // enum guest_scope
     uint64_t since;        // nanoseconds of CLOCK_BOOTTIME, with GUEST_SCOPE_SINCE
+    // The kernel tells when a process was started in hundredths of a second: of those of the same
+    // one as `since`, the ones with higher numbers than this. 0: all of them.
+    uint32_t since_pid;
+    uint32_t pad;
 };
 
 struct guest_exited {

@@ -79,7 +79,8 @@ ssize_t wire_recv(int sock, void *buf, size_t size, struct wire_fds *fds, int fl
     else if (hdr.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
         r = -EMSGSIZE;
     else if ((size_t)n < sizeof(struct wire_head) ||
-             ((const struct wire_head *)buf)->version != WIRE_VERSION)
+             ((const struct wire_head *)buf)->version < WIRE_OLDEST ||
+             ((const struct wire_head *)buf)->version > WIRE_VERSION)
         r = -EPROTO;
     if (r < 0)
         wire_fds_close(fds);

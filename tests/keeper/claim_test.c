@@ -143,7 +143,7 @@ CHECK_CASE(ready_box_is_used_before_it_is_taken)
     struct kit_box box = {.number = ev.msg.box.box, .guest = ev.guest};
     assert_string_equal(kit_run(&box, "echo early").out, "early\n");
     struct box_limits limits = limits_default();
-    assert_int_equal(keeper_send_take(kit_sock(), 5, box.number, &limits, &err), 0);
+    assert_int_equal(keeper_send_take(kit_sock(), 5, box.number, &limits, 0, &err), 0);
     kit_expect(KEEPER_OK, &ev);
     assert_string_equal(kit_run(&box, "echo late").out, "late\n");
     (void)kit_destroy(&box);
@@ -159,7 +159,7 @@ CHECK_CASE(only_ready_boxes_are_taken)
     struct err err = {0};
     const uint64_t wrong[] = {box.number, 0, 77, UINT64_MAX}; // the first has been taken
     for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        assert_int_equal(keeper_send_take(kit_sock(), 6, wrong[i], &limits, &err), 0);
+        assert_int_equal(keeper_send_take(kit_sock(), 6, wrong[i], &limits, 0, &err), 0);
         kit_expect(KEEPER_ERROR, &ev);
         assert_int_equal(ev.msg.error.code, ERR_NOT_FOUND);
     }
@@ -171,7 +171,7 @@ CHECK_CASE(only_ready_boxes_are_taken)
     kit_await_pool(1, 1);
     (void)kit_destroy(&other);
     (void)kit_destroy(&box);
-    assert_int_equal(keeper_send_take(kit_sock(), 7, other.number + 1, &bad, &err), 0);
+    assert_int_equal(keeper_send_take(kit_sock(), 7, other.number + 1, &bad, 0, &err), 0);
     kit_expect(KEEPER_ERROR, &ev);
     assert_int_equal(ev.msg.error.code, ERR_INVALID);
     kit_await_pool(1, 1);
@@ -413,7 +413,7 @@ CHECK_CASE(last_exec_ends_the_box)
         struct guest_event ev;
         struct err err = {0};
         assert_int_equal(kit_run(&box, "exit 1").status, 0x100); // not the last
-        assert_int_equal(guest_send_exec(box.guest, 9, &spec, &err), 0);
+        assert_int_equal(guest_send_exec(guest_fresh(box.guest), 9, &spec, &err), 0);
         kit_expect_guest(&box, GUEST_STARTED, &ev);
         fd_close(ev.out);
         fd_close(ev.err);

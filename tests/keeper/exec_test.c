@@ -29,7 +29,7 @@ static struct guest_failed refused(struct kit_box *box, uint32_t id, const struc
 {
     struct guest_event ev;
     struct err err = {0};
-    assert_int_equal(guest_send_exec(box->guest, id, spec, &err), 0);
+    assert_int_equal(guest_send_exec(guest_fresh(box->guest), id, spec, &err), 0);
     kit_expect_guest(box, GUEST_FAILED, &ev);
     assert_int_equal(ev.msg.head.id, id);
     return ev.msg.failed;
@@ -104,7 +104,7 @@ CHECK_CASE(input_is_a_pipe_when_asked_for)
     struct err err = {0};
     char got[32] = "";
     spec.flags = GUEST_EXEC_STDIN;
-    assert_int_equal(guest_send_exec(box.guest, 4, &spec, &err), 0);
+    assert_int_equal(guest_send_exec(guest_fresh(box.guest), 4, &spec, &err), 0);
     kit_expect_guest(&box, GUEST_STARTED, &ev);
     assert_true(ev.in >= 0 && ev.out >= 0 && ev.err >= 0 && ev.msg.started.pid > 1);
     assert_int_equal(fd_write_all(ev.in, "through\0it", 10), 0);
@@ -131,7 +131,7 @@ CHECK_CASE(terminal_when_asked_for)
     spec.uid = 1000;
     spec.rows = 44;
     spec.cols = 133;
-    assert_int_equal(guest_send_exec(box.guest, 4, &spec, &err), 0);
+    assert_int_equal(guest_send_exec(guest_fresh(box.guest), 4, &spec, &err), 0);
     kit_expect_guest(&box, GUEST_STARTED, &ev);
     assert_true(ev.in == -1 && ev.err == -1 && isatty(ev.out));
     struct guest_event end;
@@ -160,7 +160,7 @@ CHECK_CASE(arguments_of_every_size)
         struct guest_event ev;
         struct err err = {0};
         char got[64] = "", want[64];
-        assert_int_equal(guest_send_exec(box.guest, 9 + i, &spec, &err), 0);
+        assert_int_equal(guest_send_exec(guest_fresh(box.guest), 9 + i, &spec, &err), 0);
         kit_expect_guest(&box, GUEST_STARTED, &ev);
         assert_true(fd_read_all(ev.out, got, sizeof got - 1) > 0);
         (void)snprintf(want, sizeof want, "%zu end", sizes[i]);
@@ -207,12 +207,12 @@ CHECK_CASE(kill_ends_all_of_an_exec)
         KIT_AWAIT(kit_count_processes(other) == 3);
 
         // First the gentle way, which the tree ignores.
-        assert_int_equal(guest_send_signal(box.guest, id, SIGTERM, &err), 0);
+        assert_int_equal(guest_send_signal(guest_fresh(box.guest), id, SIGTERM, &err), 0);
         kit_sleep_ms(50);
         assert_true(kit_count_processes(word) >= 8);
         assert_int_equal(guest_recv(box.guest, &ev, MSG_DONTWAIT, &err), 0);
 
-        assert_int_equal(guest_send_signal(box.guest, id, SIGKILL, &err), 0);
+        assert_int_equal(guest_send_signal(guest_fresh(box.guest), id, SIGKILL, &err), 0);
         kit_expect_guest(&box, GUEST_EXITED, &ev);
         assert_int_equal(ev.msg.head.id, id);
         assert_true(WIFSIGNALED(ev.msg.exited.status));
@@ -221,7 +221,7 @@ CHECK_CASE(kill_ends_all_of_an_exec)
         assert_int_equal(kit_count_processes(word), 0);
         assert_int_equal(kit_count_processes(other), 3);
 
-        assert_int_equal(guest_send_signal(box.guest, second, SIGKILL, &err), 0);
+        assert_int_equal(guest_send_signal(guest_fresh(box.guest), second, SIGKILL, &err), 0);
         kit_expect_guest(&box, GUEST_EXITED, &ev);
         assert_int_equal(ev.msg.head.id, second);
         assert_int_equal(kit_count_processes(other), 0);
@@ -245,7 +245,7 @@ CHECK_CASE(kill_while_it_forks_without_end)
                    word, word);
     uint32_t id = kit_exec(&box, script, &started);
     KIT_AWAIT(kit_count_processes(word) >= 50);
-    assert_int_equal(guest_send_signal(box.guest, id, SIGKILL, &err), 0);
+    assert_int_equal(guest_send_signal(guest_fresh(box.guest), id, SIGKILL, &err), 0);
     kit_expect_guest(&box, GUEST_EXITED, &ev);
     assert_int_equal(kit_count_processes(word), 0);
     assert_string_equal(kit_run(&box, "echo still here").out, "still here\n");
@@ -272,7 +272,7 @@ CHECK_CASE(left_behind_and_killed_by_id)
     for (int i = 0; i < 5; i++)
         assert_int_equal(kit_run(&box, "true").status, 0);
     assert_int_equal(kit_count_processes(word), 2);
-    assert_int_equal(guest_send_signal(box.guest, id, SIGKILL, &err), 0);
+    assert_int_equal(guest_send_signal(guest_fresh(box.guest), id, SIGKILL, &err), 0);
     KIT_AWAIT(kit_count_processes(word) == 0);
     assert_int_equal(kit_run(&box, "true").status, 0);
     (void)kit_destroy(&box);
@@ -288,16 +288,16 @@ CHECK_CASE(signals_reach_the_whole_group)
     (void)snprintf(script, sizeof script, "sleep %s & sleep %s & wait", word, word);
     uint32_t id = kit_exec(&box, script, &started);
     KIT_AWAIT(kit_count_processes(word) == 3);
-    assert_int_equal(guest_send_signal(box.guest, id, SIGTERM, &err), 0);
+    assert_int_equal(guest_send_signal(guest_fresh(box.guest), id, SIGTERM, &err), 0);
     kit_expect_guest(&box, GUEST_EXITED, &ev);
     assert_int_equal(WTERMSIG(ev.msg.exited.status), SIGTERM);
     KIT_AWAIT(kit_count_processes(word) == 0);
     // To nobody, and nonsense: no answer, no harm.
-    assert_int_equal(guest_send_signal(box.guest, id, SIGTERM, &err), 0);
-    assert_int_equal(guest_send_signal(box.guest, 4711, SIGKILL, &err), 0);
-    assert_int_equal(guest_send_signal(box.guest, 0, SIGKILL, &err), 0);
-    assert_int_equal(guest_send_signal(box.guest, id, -5, &err), 0);
-    assert_int_equal(guest_send_signal(box.guest, id, 100000, &err), 0);
+    assert_int_equal(guest_send_signal(guest_fresh(box.guest), id, SIGTERM, &err), 0);
+    assert_int_equal(guest_send_signal(guest_fresh(box.guest), 4711, SIGKILL, &err), 0);
+    assert_int_equal(guest_send_signal(guest_fresh(box.guest), 0, SIGKILL, &err), 0);
+    assert_int_equal(guest_send_signal(guest_fresh(box.guest), id, -5, &err), 0);
+    assert_int_equal(guest_send_signal(guest_fresh(box.guest), id, 100000, &err), 0);
     assert_int_equal(kit_run(&box, "true").status, 0);
     fd_close(started.out);
     fd_close(started.err);
@@ -317,7 +317,7 @@ CHECK_CASE(several_at_once)
     for (unsigned i = 0; i < N; i++) {
         (void)snprintf(script, sizeof script, "echo this is %u; sleep 0.%u; exit %u", i, i % 10, i);
         struct exec_spec spec = plain_spec((const char *const[]){"sh", "-c", script, NULL});
-        assert_int_equal(guest_send_exec(box.guest, i + 1, &spec, &err), 0);
+        assert_int_equal(guest_send_exec(guest_fresh(box.guest), i + 1, &spec, &err), 0);
         started[i].out = -1;
         status[i] = -1;
     }
@@ -356,7 +356,7 @@ CHECK_CASE(one_id_one_exec)
     struct exec_spec spec = plain_spec((const char *const[]){"true", NULL});
     struct guest_failed f = refused(&box, id, &spec);
     assert_int_equal(f.sys_errno, EEXIST);
-    assert_int_equal(guest_send_signal(box.guest, id, SIGKILL, &err), 0);
+    assert_int_equal(guest_send_signal(guest_fresh(box.guest), id, SIGKILL, &err), 0);
     kit_expect_guest(&box, GUEST_EXITED, &ev);
     assert_int_equal(ev.msg.head.id, id);
     // Free again once its end was told.
@@ -376,7 +376,7 @@ CHECK_CASE(as_many_as_there_may_be)
     struct guest_event ev;
     struct err err = {0};
     for (uint32_t id = 1; id <= GUEST_EXECS_MAX; id++) {
-        assert_int_equal(guest_send_exec(box.guest, id, &spec, &err), 0);
+        assert_int_equal(guest_send_exec(guest_fresh(box.guest), id, &spec, &err), 0);
         kit_expect_guest(&box, GUEST_STARTED, &ev);
         fd_close(ev.out);
         fd_close(ev.err);
@@ -384,7 +384,7 @@ CHECK_CASE(as_many_as_there_may_be)
     struct guest_failed f = refused(&box, GUEST_EXECS_MAX + 1, &spec);
     assert_int_equal(f.step, STEP_SETUP);
     assert_int_equal(f.sys_errno, EAGAIN);
-    assert_int_equal(guest_send_signal(box.guest, 77, SIGKILL, &err), 0);
+    assert_int_equal(guest_send_signal(guest_fresh(box.guest), 77, SIGKILL, &err), 0);
     kit_expect_guest(&box, GUEST_EXITED, &ev);
     assert_int_equal(ev.msg.head.id, 77);
     box.next_exec = GUEST_EXECS_MAX + 1;
@@ -400,7 +400,7 @@ CHECK_CASE(many_one_after_the_other_take_no_more_than_one)
     struct guest_event ev;
     struct err err = {0};
     for (uint32_t id = 1; id <= GUEST_EXECS_MAX + 200; id++) {
-        assert_int_equal(guest_send_exec(box.guest, id, &spec, &err), 0);
+        assert_int_equal(guest_send_exec(guest_fresh(box.guest), id, &spec, &err), 0);
         kit_expect_guest(&box, GUEST_STARTED, &ev);
         fd_close(ev.out);
         fd_close(ev.err);

@@ -210,7 +210,7 @@ struct kit_box kit_take_ready(const struct box_limits *limits)
         put_aside(&ev);
     }
     struct kit_box box = ready[--n_ready];
-    assert_int_equal(keeper_send_take(keeper.sock, ++next_request, box.number, limits, &err), 0);
+    assert_int_equal(keeper_send_take(keeper.sock, ++next_request, box.number, limits, 0, &err), 0);
     kit_expect(KEEPER_OK, &ev);
     assert_int_equal(ev.msg.head.id, next_request);
     return box;
@@ -266,7 +266,7 @@ uint32_t kit_exec(struct kit_box *box, const char *script, struct guest_event *r
         .envp = (const char *const[]){"PATH=/usr/bin:/bin", NULL    },
         .files = 1024,
     };
-    assert_int_equal(guest_send_exec(box->guest, id, &spec, &err), 0);
+    assert_int_equal(guest_send_exec(guest_fresh(box->guest), id, &spec, &err), 0);
     kit_expect_guest(box, GUEST_STARTED, ret);
     assert_int_equal(ret->msg.head.id, id);
     assert_int_equal(ret->in, -1);

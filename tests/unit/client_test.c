@@ -336,7 +336,7 @@ CHECK_CASE(a_peer_that_is_gone)
     }
     assert_int_equal(keeper_send_status(p.us, 1, &err), -1);
     assert_int_equal(err.sys_errno, EPIPE);
-    assert_int_equal(guest_send_signal(p.us, 1, 9, &err), -1);
+    assert_int_equal(guest_send_signal(guest_fresh(p.us), 1, 9, &err), -1);
     assert_int_equal(err.sys_errno, EPIPE);
     pair_done(&p);
 }
@@ -373,7 +373,7 @@ CHECK_CASE(last_words_of_a_guest_that_read_nothing)
     struct guest_event ev;
     struct err err = {0};
     struct guest_exited words = {.head = head(GUEST_EXITED), .status = 0x0300, .rss_peak = 4096};
-    assert_int_equal(guest_send_signal(p.us, 77, 15, &err), 0);
+    assert_int_equal(guest_send_signal(guest_fresh(p.us), 77, 15, &err), 0);
     assert_int_equal(wire_send(p.them, &words, sizeof words, NULL, 0, NULL, 0), 0);
     hang_up(&p);
     assert_int_equal(guest_recv(p.us, &ev, 0, &err), 1);
@@ -470,13 +470,13 @@ CHECK_CASE(other_requests)
     heard(&p, &limit, sizeof limit, KEEPER_LIMIT, 5);
     assert_true(limit.box == 1ull << 40);
     assert_memory_equal(&limit.limits, &limits, sizeof limits);
-    assert_int_equal(keeper_send_take(p.us, 6, 9, &limits, &err), 0);
+    assert_int_equal(keeper_send_take(p.us, 6, 9, &limits, 0, &err), 0);
     heard(&p, &limit, sizeof limit, KEEPER_TAKE, 6);
     assert_memory_equal(&limit.limits, &limits, sizeof limits);
     assert_int_equal(keeper_send_disk_drop(p.us, 7, 1ull << 50, &err), 0);
     heard(&p, &drop, sizeof drop, KEEPER_DISK_DROP, 7);
     assert_true(drop.disk == 1ull << 50);
-    assert_int_equal(guest_send_signal(p.us, 8, 64, &err), 0);
+    assert_int_equal(guest_send_signal(guest_fresh(p.us), 8, 64, &err), 0);
     heard(&p, &sig, sizeof sig, GUEST_SIGNAL, 8);
     assert_int_equal(sig.signal, 64);
     pair_done(&p);
@@ -544,7 +544,7 @@ static void check_sent(const struct exec_spec *spec, int in_memfd)
 {
     struct pair p = pair_open();
     struct err err = {0};
-    assert_int_equal(guest_send_exec(p.us, 4711, spec, &err), 0);
+    assert_int_equal(guest_send_exec(guest_fresh(p.us), 4711, spec, &err), 0);
     struct got_exec got = get_exec(&p);
     assert_int_equal(got.in_memfd, in_memfd);
     assert_int_equal(got.msg.head.version, WIRE_VERSION);
@@ -565,7 +565,7 @@ static void check_refused(const struct exec_spec *spec, const char *text)
 {
     struct pair p = pair_open();
     struct err err = {0};
-    assert_int_equal(guest_send_exec(p.us, 1, spec, &err), -1);
+    assert_int_equal(guest_send_exec(guest_fresh(p.us), 1, spec, &err), -1);
     assert_int_equal(err.code, ERR_INVALID);
     assert_non_null(strstr(err.msg, text));
     heard_nothing(&p);

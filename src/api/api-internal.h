@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The API's own state, for the files of this room.
+#pragma once
+
+#include "api/api.h"
+#include "base/buf.h"
+#include "base/map.h"
+
+enum {
+    API_METHODS = 8, // bits of enum http_method
+    API_CLASSES = 5, // 1xx to 5xx
+};
+
+struct api {
+    uv_loop_t *loop;
+    struct db *db;
+    struct fleet *fleet;
+    char *cors;
+    int64_t rate;
+    int64_t run;
+    bool draining;
+    uint64_t requests; // also what the next request id ends with
+    uint64_t requests_by[API_METHODS][API_CLASSES];
+    char id_prefix[9];
+    struct map tokens;          // by hash, hexadecimal
+    struct token *local;        // of the unix socket
+    char admin_id[DB_TOKEN_ID]; // of the configured token's row
+    struct call *streams;
+    uv_timer_t tick;
+    uint64_t ticks;
+    struct buf openapi;
+};
+
+int auth_open(struct api *api, const char *token, struct err *err);
+void auth_close(struct api *api);
+void auth_revoked(struct api *api, const char *id); // forgets the token and ends its streams

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/auth.h"
+
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "api/call.h"
+#include "base/clock.h"
+
+#define ADMIN_NAME "admin" // of the configured token's row: others cannot be called so
+
+// -- tokens
+
+void token_unref(struct token *token)
+{
+    if (token != NULL && --token->refs == 0)
+        free(token);
+}
+
+void token_make(char text[TOKEN_TEXT])
+{
+    uint8_t secret[TOKEN_BYTES];
+    randombytes_buf(secret, sizeof secret);
+    memcpy(text, "cay_", 4);
+    (void)sodium_bin2base64(text + 4, TOKEN_TEXT - 4, secret, sizeof secret,
+                            sodium_base64_VARIANT_URLSAFE_NO_PADDING);
+    sodium_memzero(secret, sizeof secret);
+}
+
+void token_hash(const char *text, uint8_t hash[DB_TOKEN_HASH])
+{
+    (void)crypto_generichash(hash, DB_TOKEN_HASH, (const unsigned char *)text, strlen(text), NULL,
+                             0);
+}
+
+void token_make_id(char id[DB_TOKEN_ID])
+{
+    uint8_t bytes[(DB_TOKEN_ID - 1) / 2];
+    randombytes_buf(bytes, sizeof bytes);
+    (void)sodium_bin2hex(id, DB_TOKEN_ID, bytes, sizeof bytes);
+}
+
+// -- the cache
+
+// Any that nobody uses now: one that comes again is read from the database again.
+static void make_room(struct api *api)
+{
+    size_t at = 0;
+    if (api->tokens.n < TOKENS_CACHED)
+        return;
+    for (struct token *t; (t = map_next(&api->tokens, &at)) != NULL;) {
+        if (t->refs == 1) {
+            (void)map_del(&api->tokens, t->key);
+            token_unref(t);
+            return;
+        }
+    }
+}
+
+static struct token *remember(struct api *api, const char *key, const struct token_row *row)
+{
+    struct token *t = calloc(1, sizeof *t);
+    if (t == NULL)
+        abort();
+    make_room(api);
+    memcpy(t->key, key, sizeof t->key);
+    memcpy(t->id, row->id, sizeof t->id);
+    t->refs = 1;
+    t->tenant = row->tenant;
+    t->admin = row->admin;
+    t->limit = row->rate >= 0 ? row->rate : api->rate;
+    map_put(&api->tokens, t->key, t);
+    return t;
+}
+
+// NULL with ERR_NONE: there is no such token.
+static struct token *find(struct api *api, const char *text, struct err *err)
+{
+    uint8_t hash[DB_TOKEN_HASH];
+    char key[2 * DB_TOKEN_HASH + 1];
+    struct token_row row = {0};
+    *err = (struct err){0};
+    token_hash(text, hash);
+    (void)sodium_bin2hex(key, sizeof key, hash, sizeof hash);
+    struct token *t = map_get(&api->tokens, key);
+    if (t != NULL)
+        return t;
+    if (db_token_by_hash(api->db, hash, &row, err) == 1)
+        t = remember(api, key, &row);
+    token_row_done(&row);
+    return t;
+}
+
+void auth_revoked(struct api *api, const char *id)
+{
+    size_t at = 0;
+    for (struct token *t; (t = map_next(&api->tokens, &at)) != NULL;) {
+        if (strcmp(t->id, id) != 0)
+            continue;
+        (void)map_del(&api->tokens, t->key);
+        streams_end_token(api, t);
+        token_unref(t);
+        return;
+    }
+}
+
+// -- the admin's token
+
+struct old_admins {
+    const uint8_t *hash;
+    char id[64][DB_TOKEN_ID]; // older ones: there is one but for crashes
+    size_t n;
+    char found[DB_TOKEN_ID];
+};
+
+static int see_admin(void *data, const struct token_row *row)
+{
+    struct old_admins *old = data;
+    if (strcmp(row->name, ADMIN_NAME) != 0)
+        return 0;
+    if (memcmp(row->hash, old->hash, DB_TOKEN_HASH) == 0)
+        memcpy(old->found, row->id, sizeof old->found);
+    else if (old->n < sizeof old->id / sizeof *old->id)
+        memcpy(old->id[old->n++], row->id, DB_TOKEN_ID);
+    return 0;
+}
+
+static int add_admin(struct api *api, const uint8_t *hash, struct err *err)
+{
+    char name[] = ADMIN_NAME;
+    struct token_row row = {
+        .tenant = 1, .admin = true, .name = name, .rate = 0, .created_ms = db_now_ms()};
+    token_make_id(row.id);
+    memcpy(row.hash, hash, DB_TOKEN_HASH);
+    memcpy(api->admin_id, row.id, sizeof api->admin_id);
+    return db_token_add(api->db, &row, err);
+}
+
+int auth_open(struct api *api, const char *token, struct err *err)
+{
+    uint8_t hash[DB_TOKEN_HASH];
+    struct old_admins old = {.hash = hash};
+    api->local = calloc(1, sizeof *api->local);
+    if (api->local == NULL)
+        abort();
+    *api->local = (struct token){.refs = 1, .tenant = 1, .admin = true};
+    if (token == NULL || *token == '\0')
+        return 0;
+    token_hash(token, hash);
+    if (db_token_each(api->db, see_admin, &old, err) < 0)
+        return -1;
+    for (size_t i = 0; i < old.n; i++) {
+        if (db_token_revoke(api->db, old.id[i], err) < 0)
+            return -1;
+    }
+    memcpy(api->admin_id, old.found, sizeof api->admin_id);
+    return old.found[0] != '\0' ? 0 : add_admin(api, hash, err);
+}
+
+void auth_close(struct api *api)
+{
+    size_t at = 0;
+    for (struct token *t; (t = map_next(&api->tokens, &at)) != NULL;)
+        token_unref(t);
+    map_done(&api->tokens);
+    token_unref(api->local);
+}
+
+// -- a request
+
+static int refuse(struct call *call, const char *why)
+{
+    http_add_header(call->req, "WWW-Authenticate", "Bearer realm=\"cay\"");
+    call_error(call, ERROR_UNAUTHORIZED, NULL, "%s", why);
+    return -1;
+}
+
+// The token of an Authorization header, or NULL when it is no bearer's.
+static const char *bearer(const char *header)
+{
+    if (strncasecmp(header, "Bearer", 6) != 0 || (header[6] != ' ' && header[6] != '\t'))
+        return NULL;
+    header += 6;
+    header += strspn(header, " \t");
+    return *header != '\0' && strcspn(header, " \t,") == strlen(header) ? header : NULL;
+}
+
+static int identify(struct call *call)
+{
+    struct err err;
+    struct token *t = call->api->local;
+    const char *header = http_header(call->req, "Authorization");
+    if (header == NULL && !http_is_local(call->req))
+        return refuse(call, "a token is needed: send 'Authorization: Bearer TOKEN'");
+    if (header != NULL) {
+        if (http_header_twice(call->req, "Authorization"))
+            return refuse(call, "there is more than one Authorization header");
+        const char *text = bearer(header);
+        if (text == NULL)
+            return refuse(call, "the Authorization header must be 'Bearer TOKEN'");
+        t = find(call->api, text, &err);
+        if (t == NULL && err.code == ERR_NONE)
+            return refuse(call, "this token is not known; it may have been revoked");
+        if (t == NULL) {
+            call_fail(call, &err);
+            return -1;
+        }
+    }
+    t->refs++;
+    call->token = t;
+    call->tenant = t->tenant;
+    call->admin = t->admin;
+    return 0;
+}
+
+bool auth_peek(struct call *call)
+{
+    struct err err;
+    const char *header = http_header(call->req, "Authorization");
+    if (header == NULL || http_header_twice(call->req, "Authorization"))
+        return header == NULL && http_is_local(call->req);
+    const char *text = bearer(header);
+    return text != NULL && find(call->api, text, &err) != NULL;
+}
+
+static int check_rate(struct call *call)
+{
+    struct rate_state state;
+    struct token *t = call->token;
+    if (t->limit <= 0)
+        return 0;
+    bool ok = rate_take(&t->rate, t->limit, call->start_ns, &state);
+    call_header_n(call, "X-RateLimit-Limit", state.limit);
+    call_header_n(call, "X-RateLimit-Remaining", state.remaining);
+    call_header_n(call, "X-RateLimit-Reset", state.reset_s);
+    if (ok)
+        return 0;
+    call_header_n(call, "Retry-After", state.retry_s);
+    call_error(call, ERROR_RATE_LIMITED, NULL,
+               "this token may make %lld requests a minute; try again in %lld s",
+               (long long)state.limit, (long long)state.retry_s);
+    return -1;
+}
+
+// An admin may act for a tenant, by its name.
+static int take_tenant(struct call *call)
+{
+    struct err err;
+    struct tenant_row row = {0};
+    const char *name = http_header(call->req, "X-Cay-Tenant");
+    if (name == NULL)
+        return 0;
+    if (!call->admin) {
+        call_error(call, ERROR_FORBIDDEN, NULL, "X-Cay-Tenant is for admin tokens");
+        return -1;
+    }
+    int found = db_tenant_get(call->api->db, name, &row, &err);
+    if (found == 1)
+        call->tenant = row.number;
+    else if (found == 0)
+        call_error(call, ERROR_NOT_FOUND, NULL, "there is no tenant '%.128s'", name);
+    else
+        call_fail(call, &err);
+    tenant_row_done(&row);
+    return found == 1 ? 0 : -1;
+}
+
+int auth_check(struct call *call)
+{
+    if (identify(call) < 0 || check_rate(call) < 0)
+        return -1;
+    if ((call->route->flags & ROUTE_ADMIN) && !call->admin) {
+        call_error(call, ERROR_FORBIDDEN, NULL, "this takes an admin token");
+        return -1;
+    }
+    return take_tenant(call);
+}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who asks. Tokens are 32 random bytes written as "cay_" and base64url; only their hash (BLAKE2b)
+// is stored. A token that was seen is kept in memory, with how much of its rate it has used, until
+// it is revoked or others need the place. Counted, because streams outlast a revocation by a
+// moment.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "api/api-internal.h"
+#include "api/rate.h"
+
+enum {
+    TOKENS_CACHED = 4096,
+    TOKEN_BYTES = 32,
+    TOKEN_TEXT = 4 + 43 + 1, // "cay_", base64url, NUL
+};
+
+struct token {
+    char key[2 * DB_TOKEN_HASH + 1]; // the hash, hexadecimal: the cache's key
+    char id[DB_TOKEN_ID];
+    unsigned refs;
+    int64_t tenant;
+    bool admin;
+    int64_t limit; // requests a minute; 0: none
+    struct rate rate;
+};
+
+void token_unref(struct token *token); // takes NULL
+void token_make(char text[TOKEN_TEXT]);
+void token_hash(const char *text, uint8_t hash[DB_TOKEN_HASH]);
+void token_make_id(char id[DB_TOKEN_ID]);

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// One request on its way through the API: who asks, for what, with which body, and how it is
+// answered. Counted: the HTTP server holds it as long as the request lasts, and whoever works on it
+// asynchronously takes a reference for that time. `req` becomes NULL with the answer, or when the
+// client goes; replies are then dropped, so nobody has to ask before replying. On the loop's
+// thread.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "api/api-internal.h"
+#include "api/route.h"
+#include "base/buf.h"
+#include "base/json.h"
+#include "db/db.h"
+#include "edge/body.h"
+#include "edge/error.h"
+#include "edge/http.h"
+#include "edge/limits.h"
+#include "edge/target.h"
+#include "sandbox/sandbox.h"
+
+struct token;
+
+struct idem {
+    char *key; // NULL: none was sent
+    uint8_t request[32];
+    bool active;   // the key is ours and has no answer yet
+    char *process; // a repeated stream: the process that the first one started
+};
+
+struct call {
+    struct api *api;
+    struct http_request *req;
+    const struct route *route; // NULL while it is not known
+    unsigned refs;
+    char id[EDGE_REQUEST_ID_MAX + 1];
+    int64_t start_ns;
+    struct target target;
+    const char *param[ROUTE_PARAMS_MAX]; // of the path, decoded
+    struct token *token;                 // counted; NULL: nobody known
+    int64_t tenant;
+    bool admin;
+    bool is_head;
+    struct body body;
+    struct sandbox *sandbox; // counted; of a route with a sandbox's id
+    struct idem idem;
+    // What the handler keeps, freed with free(3) when the call is over, and how it hears that
+    // nobody waits any more (the client is gone): it lets go of what `state` refers to.
+    void *state;
+    void (*stop)(struct call *call);
+    // An answer that is being streamed (stream.c).
+    bool streaming, stream_is_sse;
+    int64_t written_ns;
+    struct call *stream_prev, *stream_next;
+};
+
+struct call *call_new(struct api *api, struct http_request *req);
+struct call *call_ref(struct call *call);
+void call_unref(struct call *call);
+
+const char *call_query(const struct call *call, const char *name); // decoded, NULL if not given
+// Numbers and switches of the query. 0, or -1 when it was refused and answered.
+int call_query_u64(struct call *call, const char *name, uint64_t max, uint64_t fallback,
+                   uint64_t *ret);
+int call_query_bool(struct call *call, const char *name, bool fallback, bool *ret);
+bool call_accepts(const struct call *call, const char *type); // named in the Accept header
+
+// --- answers
+
+void call_reply(struct call *call, unsigned status, const char *type, struct buf *body);
+// What the writer wrote; a body that did not fit is a 500.
+void call_reply_json(struct call *call, unsigned status, struct json *json);
+void call_reply_ok(struct call *call); // {"success":true}
+void call_fail(struct call *call, const struct err *err);
+// `details`: a JSON object, or NULL.
+void call_error(struct call *call, enum error_kind kind, const char *details, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+void call_header_n(struct call *call, const char *name, int64_t n);
+void call_count(struct call *call, unsigned status); // for the log and /metrics
+
+// --- streams (stream.c)
+
+void stream_begin_sse(struct call *call);
+void stream_begin_raw(struct call *call, const char *type);
+void stream_event(struct call *call, const char *id, const char *event, struct json *json);
+void stream_write(struct call *call, const void *data, size_t len);
+bool stream_full(const struct call *call); // wait for the drain callback before writing more
+void stream_end(struct call *call);        // the answer is complete
+void stream_forget(struct call *call);     // its client is gone
+void streams_tick(struct api *api);        // keeps quiet ones open
+void streams_end_token(struct api *api, const struct token *token); // it was revoked
+
+// --- the steps before a handler; 0, or -1 when they have answered
+
+int auth_check(struct call *call);
+bool auth_peek(struct call *call); // whether a valid token came; answers nothing
+int idem_begin(struct call *call);
+void idem_answer(struct call *call, unsigned status, const char *body, size_t len);
+void idem_answer_process(struct call *call, const char *process);

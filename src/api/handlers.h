@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// One function a route. Each answers its call exactly once, now or later.
+#pragma once
+
+struct call;
+
+void handle_health(struct call *call);
+void handle_index(struct call *call);
+void handle_metrics(struct call *call);
+void handle_openapi(struct call *call);
+
+void handle_create(struct call *call);
+void handle_put(struct call *call);
+void handle_list(struct call *call);
+void handle_get(struct call *call);
+void handle_patch(struct call *call);
+void handle_delete(struct call *call);
+void handle_wake(struct call *call);
+void handle_sleep(struct call *call);
+void handle_stats(struct call *call);
+void handle_events(struct call *call);
+
+void handle_exec(struct call *call);
+
+void handle_session_create(struct call *call);
+void handle_session_list(struct call *call);
+void handle_session_get(struct call *call);
+void handle_session_delete(struct call *call);
+
+void handle_process_start(struct call *call);
+void handle_process_list(struct call *call);
+void handle_process_get(struct call *call);
+void handle_process_delete(struct call *call);
+void handle_process_signal(struct call *call);
+void handle_process_stdin(struct call *call);
+void handle_process_wait(struct call *call);
+void handle_process_logs(struct call *call);
+
+void handle_token_create(struct call *call);
+void handle_token_list(struct call *call);
+void handle_token_revoke(struct call *call);
+void handle_tenant_put(struct call *call);
+void handle_tenant_get(struct call *call);

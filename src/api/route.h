@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Routes: one table says what there is, and from it come the router, the checks before a handler,
+// and the OpenAPI description. A pattern's {names} take one segment each.
+#pragma once
+
+#include <stddef.h>
+
+#include "edge/body.h"
+#include "edge/http.h"
+
+struct call;
+
+enum {
+    ROUTE_PARAMS_MAX = 2,
+    ROUTE_QUERY_MAX = 6,
+};
+
+enum route_flag {
+    ROUTE_PUBLIC = 1u << 0,     // no token needed
+    ROUTE_ADMIN = 1u << 1,      // an admin token, or the unix socket
+    ROUTE_SANDBOX = 1u << 2,    // the first parameter is an id of the caller's tenant
+    ROUTE_IDEMPOTENT = 1u << 3, // takes an Idempotency-Key
+    ROUTE_SSE = 1u << 4,        // streams with Accept: text/event-stream
+    ROUTE_RAW_BODY = 1u << 5,   // takes application/octet-stream as well: the handler looks itself
+    ROUTE_ANY_QUERY = 1u << 6,
+};
+
+struct query {
+    const char *name;
+    const char *help;
+};
+
+struct route {
+    enum http_method method;
+    const char *pattern; // "/sandbox/{id}/exec"
+    void (*handle)(struct call *call);
+    unsigned flags;
+    const struct schema *body; // NULL: a body is refused
+    struct query query[ROUTE_QUERY_MAX];
+    const char *name; // operationId
+    const char *summary;
+    unsigned status;            // of success
+    const char *answer;         // what comes back
+    const struct schema *shape; // of it, for the documentation; may be NULL
+    const char *type;           // its media type; NULL: JSON
+};
+
+extern const struct route routes[];
+extern const size_t n_routes;
+
+struct route_match {
+    const struct route *route; // NULL: none with this method
+    unsigned allowed;          // enum http_method of all routes of the path; 0: no such path
+    const char *param[ROUTE_PARAMS_MAX];
+};
+
+// `method` HEAD finds the routes of GET. Segments are decoded; the parameters point to them.
+struct route_match route_find(enum http_method method, const char *const *segments, size_t n);
+// Of any table: for tests.
+struct route_match route_find_in(const struct route *table, size_t n_table, enum http_method method,
+                                 const char *const *segments, size_t n);
+bool route_takes_query(const struct route *route, const char *name);
+const char *route_near_query(const struct route *route, const char *name); // a guess, or NULL
+// "GET, HEAD, POST, OPTIONS" of a set of methods.
+void route_allow(unsigned allowed, struct buf *ret);

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// `cay create [ID]`: makes a sandbox, or finds the one that has this id and these settings.
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "cli/cli.h"
+#include "cli/remote.h"
+
+enum create_flag {
+    FLAG_IMAGE,
+    FLAG_MEMORY,
+    FLAG_CPUS,
+    FLAG_PIDS,
+    FLAG_DISK,
+    FLAG_ENV,
+    FLAG_LABEL,
+    FLAG_SLEEP_AFTER,
+    FLAG_KEEP_ALIVE,
+    FLAG_EPHEMERAL,
+};
+
+static const struct opt opts[] = {
+    {"image",       'i', "NAME", "what it stands on ('cay image ls' on the server)",   "host"              },
+    {"memory",      'm', "SIZE", "most memory",                                        "the server's"      },
+    {"cpus",        'c', "N",    "most processor time, in cores; 0.5 is half of one",  "the server's"      },
+    {"pids",        'p', "N",    "most processes and threads",                         "the server's"      },
+    {"disk",        'd', "SIZE", "most that its files may take",                       "the server's"      },
+    {"env",         'e', "K=V",  "a variable of all its programs; K alone takes ours", NULL                },
+    {"label",       'l', "K=V",  "a label to find it by; may be repeated",             NULL                },
+    {"sleep-after", 0,   "TIME", "without use for this long it sleeps (30s, 10m, 1h)", "the server's"      },
+    {"keep-alive",  0,   NULL,   "never let it sleep",                                 NULL                },
+    {"ephemeral",   0,   NULL,   "its files go when it sleeps",                        NULL                },
+    REMOTE_OPTS,
+};
+
+static const struct opt_spec spec = {
+    .usage = "cay create [ID] [flags]",
+    .summary = "Makes a sandbox and prints its id; without an ID one is made up. One that is there already\n"
+               "with the same settings is found, not made again.",
+    .opts = opts,
+    .n_opts = sizeof opts / sizeof *opts,
+    .more = "Examples:\n"
+            "  cay create build --memory 2g --cpus 2 --label team=web\n"
+            "  id=$(cay create) && cay exec $id -- python3 -c 'print(6 * 7)' && cay rm $id",
+};
+
+struct create {
+    const char *image;
+    uint64_t memory, disk, pids;
+    uint32_t cpu_milli;
+    const char *sleep_after;
+    bool keep_alive, ephemeral;
+    struct pairs env, labels;
+};
+
+static int take_flag(void *data, unsigned flag, const char *value, struct err *err)
+{
+    struct create *c = data;
+    int64_t ms;
+    switch ((enum create_flag)flag) {
+    case FLAG_IMAGE:
+        c->image = value;
+        return 0;
+    case FLAG_MEMORY:
+        return parse_size(value, &c->memory, err);
+    case FLAG_CPUS:
+        return parse_cpus(value, &c->cpu_milli, err);
+    case FLAG_PIDS:
+        return parse_u64(value, 1, UINT32_MAX, &c->pids, err);
+    case FLAG_DISK:
+        return parse_size(value, &c->disk, err);
+    case FLAG_ENV:
+        return pairs_add(&c->env, value, true, err);
+    case FLAG_LABEL:
+        return pairs_add(&c->labels, value, false, err);
+    case FLAG_SLEEP_AFTER:
+        c->sleep_after = value;
+        return parse_duration(value, &ms, err);
+    case FLAG_KEEP_ALIVE:
+        c->keep_alive = true;
+        return 0;
+    case FLAG_EPHEMERAL:
+        c->ephemeral = true;
+        return 0;
+    }
+    return 0;
+}
+
+// Only what was said: the rest is for the server to decide.
+static void put_number(struct json *j, const char *key, uint64_t value)
+{
+    if (value == 0)
+        return;
+    json_key(j, key);
+    json_put_uint(j, value);
+}
+
+static void put_text(struct json *j, const char *key, const char *value)
+{
+    if (value == NULL)
+        return;
+    json_key(j, key);
+    json_put_str(j, value);
+}
+
+static void put_flag(struct json *j, const char *key, bool value)
+{
+    if (!value)
+        return;
+    json_key(j, key);
+    json_put_bool(j, true);
+}
+
+static void write_body(const struct create *c, const char *id, struct buf *body)
+{
+    struct json j;
+    json_init(&j, body);
+    json_open_object(&j);
+    put_text(&j, "id", id);
+    put_text(&j, "image", c->image);
+    put_number(&j, "memory", c->memory);
+    put_number(&j, "disk", c->disk);
+    put_number(&j, "pids", c->pids);
+    if (c->cpu_milli != 0) {
+        json_key(&j, "cpus");
+        json_put_double(&j, c->cpu_milli / 1000.0);
+    }
+    put_text(&j, "sleepAfter", c->sleep_after);
+    put_flag(&j, "keepAlive", c->keep_alive);
+    put_flag(&j, "ephemeral", c->ephemeral);
+    pairs_put(&j, "env", &c->env);
+    pairs_put(&j, "labels", &c->labels);
+    json_close_object(&j);
+    (void)json_finish(&j); // remote_do looks at the buffer
+}
+
+int cmd_create(int argc, char **argv)
+{
+    static struct create create;
+    int code;
+    auto_remote remote;
+    const struct command_line line = {"create", &spec, take_flag, &create, 0, 1, "one ID at most"};
+    if (remote_start(&remote, &line, argc, argv, &code) < 0)
+        return code;
+    struct err err;
+    auto_answer answer;
+    auto_buf target, body, id;
+    answer_init(&answer);
+    buf_init(&target, REMOTE_TARGET_MAX);
+    buf_init(&body, REMOTE_BODY_MAX);
+    buf_init(&id, REMOTE_TARGET_MAX);
+    write_body(&create, remote.n_words > 0 ? remote.word[0] : NULL, &body);
+    remote_target(&target, "sandbox", NULL);
+    if (remote_do(&remote, "POST", &target, &body, &answer, &err) < 0)
+        return remote_fail(&remote, &err);
+    if (remote.json)
+        return remote_print(&remote, &answer);
+    (void)printf("%s\n", remote_text(&id, answer_root(&answer), "sandboxId"));
+    return remote_flush(&remote);
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Asks a server over HTTP/1.1, one connection a request. Blocking; connecting gives up after a
+// while, waiting for an answer does not. A place owns nothing but its own bytes. One thread.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/err.h"
+#include "cli/reply.h"
+
+enum {
+    HTTP_CONNECT_MS = 10 * 1000, // for each address of a host
+    HTTP_HOST_MAX = 256,
+    HTTP_PREFIX_MAX = 256,
+};
+
+// Where a server is: a unix socket, or a host and port.
+struct http_place {
+    char socket[108]; // "" for a host
+    char host[HTTP_HOST_MAX];
+    char port[6];
+    char prefix[HTTP_PREFIX_MAX]; // of every target: "" or "/some/path"
+    char text[HTTP_HOST_MAX + 16]; // for messages
+};
+
+int http_place_socket(struct http_place *ret, const char *path, struct err *err);
+// "http://host[:port][/prefix]", "unix:/path".
+int http_place_url(struct http_place *ret, const char *url, struct err *err);
+
+struct http_call {
+    const char *method;
+    const char *target; // "/sandbox?x=1", encoded
+    const char *token;  // NULL: none
+    const char *accept; // NULL: application/json
+    const char *key;    // Idempotency-Key; NULL: none
+    const char *last_event; // Last-Event-ID; NULL: none
+    const char *content_type; // NULL: application/json, where there is a body
+    const void *body;   // NULL: none
+    size_t body_len;
+};
+
+enum http_broken { // how far a call has come that failed
+    HTTP_NOT_CONNECTED, // the server cannot have seen it
+    HTTP_SENT,          // it may have
+};
+
+// 0 when `reply` is complete, whatever its status. Else -1, and `ret_broken` says how far it came.
+// What the reply's body callback refuses ends the call too, with the err that it has set.
+int http_call(const struct http_place *place, const struct http_call *call, struct reply *reply,
+              enum http_broken *ret_broken, struct err *err);
+
+// Percent-encodes all but unreserved characters.
+int http_encode(struct buf *buf, const char *text); // 0 or -errno

@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "edge/body.h"
+
+#include <assert.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/text.h"
+#include "edge/body-internal.h"
+#include "edge/limits.h"
+
+// -- the text
+
+// Before the parser, which recurses, sees it. Brackets inside strings do not count.
+static bool too_deep(const char *data, size_t len)
+{
+    unsigned depth = 0;
+    bool in_string = false;
+    for (size_t i = 0; i < len; i++) {
+        char c = data[i];
+        if (in_string) {
+            if (c == '\\')
+                i++;
+            else if (c == '"')
+                in_string = false;
+        } else if (c == '"') {
+            in_string = true;
+        } else if (c == '{' || c == '[') {
+            if (++depth > EDGE_JSON_DEPTH_MAX)
+                return true;
+        } else if ((c == '}' || c == ']') && depth > 0) {
+            depth--;
+        }
+    }
+    return false;
+}
+
+static bool is_blank(const char *data, size_t len)
+{
+    for (size_t i = 0; i < len; i++) {
+        if (data[i] != ' ' && data[i] != '\t' && data[i] != '\r' && data[i] != '\n')
+            return false;
+    }
+    return true;
+}
+
+static json_t *parse(const char *data, size_t len, struct err *err)
+{
+    json_error_t why;
+    if (len >= 3 && memcmp(data, "\xef\xbb\xbf", 3) == 0) {
+        (void)err_set(err, ERR_INVALID,
+                      "the body begins with a byte order mark; send JSON without one");
+        return NULL;
+    }
+    if (too_deep(data, len)) {
+        (void)err_set(err, ERR_INVALID, "the body is nested more than %d levels deep",
+                      EDGE_JSON_DEPTH_MAX);
+        return NULL;
+    }
+    json_t *tree =
+        json_loadb(data, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY, &why);
+    if (tree == NULL)
+        (void)err_set(err, ERR_INVALID, "the body is not JSON: line %d, column %d: %s", why.line,
+                      why.column, why.text);
+    else if (!json_is_object(tree)) {
+        (void)err_set(err, ERR_INVALID, "the body must be a JSON object, as {...}");
+        json_decref(tree);
+        tree = NULL;
+    }
+    return tree;
+}
+
+// -- what the struct points to
+
+static void *own(struct body *body, void *p)
+{
+    if (p == NULL)
+        return NULL;
+    void **owned = reallocarray(body->owned, body->n_owned + 1, sizeof *owned);
+    if (owned == NULL) {
+        free(p);
+        return NULL;
+    }
+    body->owned = owned;
+    body->owned[body->n_owned++] = p;
+    return p;
+}
+
+static int no_memory(struct err *err)
+{
+    return err_set(err, ERR_EXHAUSTED, "no memory for the body");
+}
+
+void body_done(struct body *body)
+{
+    for (size_t i = 0; i < body->n_owned; i++)
+        free(body->owned[i]);
+    free(body->owned);
+    free(body->values);
+    json_decref(body->tree);
+    *body = (struct body){0};
+}
+
+// -- one value
+
+static int expected(struct err *err, const char *what)
+{
+    return err_set(err, ERR_INVALID, "must be %s", what);
+}
+
+// A text without NULs: what will become an argument, a name, a line in a file.
+static const char *plain(const json_t *value)
+{
+    const char *text = json_string_value(value);
+    return text != NULL && memchr(text, '\0', json_string_length(value)) == NULL ? text : NULL;
+}
+
+static int read_string(const struct field *f, const json_t *value, const char **ret,
+                       struct err *err)
+{
+    if (!json_is_string(value))
+        return expected(err, "a string");
+    if (plain(value) == NULL)
+        return err_set(err, ERR_INVALID, "must not contain a NUL character");
+    if (f->max > 0 && json_string_length(value) > (size_t)f->max)
+        return err_set(err, ERR_INVALID, "is longer than %lld bytes", (long long)f->max);
+    *ret = json_string_value(value);
+    return 0;
+}
+
+static int read_bytes(const struct field *f, const json_t *value, struct body_bytes *ret,
+                      struct err *err)
+{
+    if (!json_is_string(value))
+        return expected(err, "a string");
+    if (f->max > 0 && json_string_length(value) > (size_t)f->max)
+        return err_set(err, ERR_INVALID, "is longer than %lld bytes", (long long)f->max);
+    *ret = (struct body_bytes){.data = json_string_value(value), .len = json_string_length(value)};
+    return 0;
+}
+
+static int read_bool(const json_t *value, struct body_bool *ret, struct err *err)
+{
+    if (!json_is_boolean(value))
+        return expected(err, "true or false");
+    *ret = (struct body_bool){.value = json_is_true(value), .given = true};
+    return 0;
+}
+
+// A number times `scale`. Parts round up: a short timeout must not turn into none.
+static int scaled(const json_t *value, double scale, bool whole, int64_t *ret)
+{
+    if (json_is_integer(value) && scale == 1.0) {
+        *ret = json_integer_value(value);
+        return 0;
+    }
+    double number = json_number_value(value) * scale;
+    if (!(number >= -9e15 && number <= 9e15))
+        return -1;
+    int64_t n = (int64_t)number;
+    double rest = number - (double)n;
+    if (whole && rest != 0.0)
+        return -1;
+    *ret = rest > 1e-6 ? n + 1 : n;
+    return 0;
+}
+
+static int read_text_number(const struct field *f, const char *text, int64_t *ret, struct err *err)
+{
+    uint64_t bytes = 0;
+    uint32_t cpus = 0;
+    switch ((int)f->type) {
+    case FIELD_SIZE:
+        if (parse_size(text, &bytes, err) < 0)
+            return -1;
+        if (bytes > INT64_MAX)
+            return err_set(err, ERR_INVALID, "'%s' is too large", text);
+        *ret = (int64_t)bytes;
+        return 0;
+    case FIELD_MS: // a number is milliseconds, but parse_duration takes bare digits for seconds
+        if (text[strspn(text, "0123456789.")] == '\0')
+            return err_set(err, ERR_INVALID, "'%.40s' has no unit: write \"500ms\" or \"1s\"",
+                           text);
+        return parse_duration(text, ret, err);
+    case FIELD_SECONDS:
+        return parse_duration(text, ret, err);
+    case FIELD_CPUS:
+        if (parse_cpus(text, &cpus, err) < 0)
+            return -1;
+        *ret = cpus;
+        return 0;
+    case FIELD_SIGNAL:
+        return body_signal(text, ret, err);
+    default:
+        return expected(err, "a whole number");
+    }
+}
+
+static const struct {
+    const char *wanted;
+    double scale;
+} numbers[FIELD_TYPE_MAX] = {
+    [FIELD_INT] = {"a whole number",                                     1   },
+    [FIELD_SIZE] = {"a number of bytes, or a text such as \"64m\"",       1   },
+    [FIELD_MS] = {"a number of milliseconds, or a text such as \"1s\"", 1   },
+    [FIELD_SECONDS] = {"a number of seconds, or a text such as \"10m\"",     1000},
+    [FIELD_CPUS] = {"a number of cpus, such as 0.5",                      1000},
+    [FIELD_SIGNAL] = {"a signal's number, or its name such as \"SIGTERM\"", 1   },
+};
+
+static int check_range(const struct field *f, int64_t n, struct err *err)
+{
+    if (n >= f->min && (f->max == 0 || n <= f->max))
+        return 0;
+    double scale = numbers[f->type].scale;
+    if (f->max == 0)
+        return err_set(err, ERR_INVALID, "must be at least %g", (double)f->min / scale);
+    return err_set(err, ERR_INVALID, "must be from %.15g to %.15g", (double)f->min / scale,
+                   (double)f->max / scale);
+}
+
+static int read_number(const struct field *f, const json_t *value, struct body_int *ret,
+                       struct err *err)
+{
+    int64_t n = 0;
+    bool fraction_ok = f->type == FIELD_SECONDS || f->type == FIELD_CPUS || f->type == FIELD_MS;
+    if (json_is_string(value) && f->type != FIELD_INT) {
+        if (plain(value) == NULL)
+            return expected(err, numbers[f->type].wanted);
+        if (read_text_number(f, plain(value), &n, err) < 0)
+            return -1;
+    } else if (!json_is_number(value) ||
+               scaled(value, numbers[f->type].scale, !fraction_ok, &n) < 0) {
+        return expected(err, numbers[f->type].wanted);
+    }
+    if (check_range(f, n, err) < 0)
+        return -1;
+    *ret = (struct body_int){.value = n, .given = true};
+    return 0;
+}
+
+static int read_strings(struct body *body, const struct field *f, const json_t *value,
+                        struct body_strings *ret, struct err *err)
+{
+    if (!json_is_array(value))
+        return expected(err, "an array of strings");
+    size_t n = json_array_size(value);
+    if (f->max > 0 && n > (size_t)f->max)
+        return err_set(err, ERR_INVALID, "has more than %lld entries", (long long)f->max);
+    if (n < (size_t)f->min)
+        return err_set(err, ERR_INVALID, "must have at least %lld", (long long)f->min);
+    const char **items = own(body, calloc(n + 1, sizeof *items));
+    if (items == NULL)
+        return no_memory(err);
+    for (size_t i = 0; i < n; i++) {
+        items[i] = plain(json_array_get(value, i));
+        if (items[i] == NULL)
+            return err_set(err, ERR_INVALID,
+                           "must be an array of strings without NULs; entry %zu is not one", i);
+    }
+    *ret = (struct body_strings){.items = items, .n = n};
+    return 0;
+}
+
+static int check_pair(const struct field *f, const char *name, const json_t *value, struct err *err)
+{
+    const char *text = plain(value);
+    if (text == NULL)
+        return err_set(err, ERR_INVALID, "'%.80s' must be a string without NULs", name);
+    if (name[0] == '\0')
+        return err_set(err, ERR_INVALID, "has an empty name");
+    if (f->type == FIELD_ENV && strchr(name, '=') != NULL)
+        return err_set(err, ERR_INVALID, "'%.80s': a variable's name has no '='", name);
+    if (f->type == FIELD_LABELS && (strlen(name) > EDGE_LABEL_MAX || strlen(text) > EDGE_LABEL_MAX))
+        return err_set(err, ERR_INVALID, "'%.80s': names and values have at most %d bytes", name,
+                       EDGE_LABEL_MAX);
+    return 0;
+}
+
+static int read_map(struct body *body, const struct field *f, json_t *value, struct body_map *ret,
+                    struct err *err)
+{
+    const char *name;
+    json_t *entry;
+    if (!json_is_object(value))
+        return expected(err, "an object of strings");
+    if (f->max > 0 && json_object_size(value) > (size_t)f->max)
+        return err_set(err, ERR_INVALID, "has more than %lld entries", (long long)f->max);
+    json_object_foreach(value, name, entry)
+    {
+        if (check_pair(f, name, entry, err) < 0)
+            return -1;
+    }
+    char *text = own(body, json_dumps(value, JSON_COMPACT | JSON_SORT_KEYS));
+    if (text == NULL)
+        return no_memory(err);
+    *ret = (struct body_map){.json = text, .n = json_object_size(value)};
+    return 0;
+}
+
+static int read_object(struct body *body, const struct schema *schema, json_t *object, char *at,
+                       struct err *err);
+
+static int read_value(struct body *body, const struct field *f, json_t *value, void *at,
+                      struct err *err)
+{
+    switch (f->type) {
+    case FIELD_STRING:
+        return read_string(f, value, at, err);
+    case FIELD_BYTES:
+        return read_bytes(f, value, at, err);
+    case FIELD_BOOL:
+        return read_bool(value, at, err);
+    case FIELD_INT:
+    case FIELD_SIZE:
+    case FIELD_MS:
+    case FIELD_SECONDS:
+    case FIELD_CPUS:
+    case FIELD_SIGNAL:
+        return read_number(f, value, at, err);
+    case FIELD_STRINGS:
+        return read_strings(body, f, value, at, err);
+    case FIELD_ENV:
+    case FIELD_LABELS:
+        return read_map(body, f, value, at, err);
+    case FIELD_USER:
+        return body_read_user(value, at, err);
+    case FIELD_OBJECT:
+        if (!json_is_object(value))
+            return expected(err, "an object");
+        return read_object(body, f->sub, value, at, err);
+    case FIELD_LATER:
+        return err_set(err, ERR_INVALID, "is not supported by this version of Cay (%s)",
+                       CAY_VERSION);
+    case FIELD_FIXED:
+        return err_set(err, ERR_INVALID, "cannot be changed");
+    case FIELD_TYPE_MAX:
+        break;
+    }
+    assert(!"a field of no type");
+    return -1;
+}
+
+// -- the object
+
+static const struct field *find(const struct schema *schema, const char *name)
+{
+    for (size_t i = 0; i < schema->n; i++) {
+        if (strcmp(schema->fields[i].name, name) == 0)
+            return &schema->fields[i];
+    }
+    return NULL;
+}
+
+static int unknown(const struct schema *schema, const char *name, struct err *err)
+{
+    for (size_t i = 0; i < schema->n; i++) {
+        const struct field *f = &schema->fields[i];
+        if (f->type != FIELD_LATER && text_near(name, f->name))
+            return err_set(err, ERR_INVALID, "unknown field '%.80s': did you mean '%s'?", name,
+                           f->name);
+    }
+    return err_set(err, ERR_INVALID, "unknown field '%.80s'", name);
+}
+
+static int read_object(struct body *body, const struct schema *schema, json_t *object, char *at,
+                       struct err *err)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach(object, name, value)
+    {
+        const struct field *f = find(schema, name);
+        if (f == NULL)
+            return unknown(schema, name, err);
+        if (json_is_null(value) && f->type != FIELD_LATER && f->type != FIELD_FIXED)
+            continue; // as if it were not there
+        if (read_value(body, f, value, at + f->at, err) < 0)
+            return err_wrap(err, "%s", f->name);
+    }
+    for (size_t i = 0; i < schema->n; i++) {
+        const struct field *f = &schema->fields[i];
+        if (f->required && json_is_null(json_object_get(object, f->name)))
+            return err_set(err, ERR_INVALID, "%s: must not be null", f->name);
+        if (f->required && json_object_get(object, f->name) == NULL)
+            return err_set(err, ERR_INVALID, "field '%s' is missing", f->name);
+    }
+    return 0;
+}
+
+int body_read(struct body *body, const struct schema *schema, const char *data, size_t len,
+              struct err *err)
+{
+    *body = (struct body){.values = calloc(1, schema->size + 1)};
+    if (body->values == NULL)
+        return no_memory(err);
+    body->tree = is_blank(data, len) ? json_object() : parse(data, len, err);
+    if (body->tree == NULL || read_object(body, schema, body->tree, body->values, err) < 0) {
+        body_done(body);
+        return -1;
+    }
+    return 0;
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// JSON bodies by table. A request type is a struct and a table of its fields; reading a body checks
+// it against the table and fills the struct, and the OpenAPI description is written from the same
+// table. Strict: one JSON object in UTF-8, no name twice, none unknown, each of its type; the error
+// names the field and says what would do. Nothing of a body that is refused is used.
+//
+//     struct make { const char *id; struct body_int memory; };
+//     static const struct field make_fields[] = {
+//         {.name = "id", .type = FIELD_STRING, .at = offsetof(struct make, id), .max = 128},
+//         {.name = "memory", .type = FIELD_SIZE, .at = offsetof(struct make, memory)},
+//     };
+//
+// One thread at a time.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+enum field_type {
+    FIELD_STRING,  // const char *; without NULs. `max` bytes
+    FIELD_BYTES,   // struct body_bytes; a string, NULs too. `max` bytes
+    FIELD_INT,     // struct body_int; `min` to `max`
+    FIELD_BOOL,    // struct body_bool
+    FIELD_SIZE,    // struct body_int, bytes: a number, or "64m"
+    FIELD_MS,      // struct body_int, milliseconds: a number of them, or "1s"
+    FIELD_SECONDS, // struct body_int, milliseconds: a number of seconds, or "10m"
+    FIELD_CPUS,    // struct body_int, thousandths: a number, or "0.5"
+    FIELD_STRINGS, // struct body_strings; at most `max` of them, none with a NUL
+    FIELD_ENV,     // struct body_map; at most `max` names without '=' or NUL
+    FIELD_LABELS,  // struct body_map; names and values of at most EDGE_LABEL_MAX bytes
+    FIELD_USER,    // struct body_user: "root", "user", a uid, "uid:gid"
+    FIELD_SIGNAL,  // struct body_int: 15, "TERM", "SIGTERM"
+    FIELD_OBJECT,  // a struct of its own, by the table `sub`
+    FIELD_LATER,   // of a part that this version does not have: refused
+    FIELD_FIXED,   // cannot be changed once it is set: refused
+    FIELD_TYPE_MAX,
+};
+
+struct schema;
+
+struct field {
+    const char *name;
+    enum field_type type;
+    size_t at; // in the struct
+    bool required;
+    int64_t min, max; // max 0: none but the body's own
+    const struct schema *sub;
+    const char *help;
+};
+
+struct schema {
+    const char *name; // in OpenAPI: "CreateSandbox"
+    const struct field *fields;
+    size_t n;
+    size_t size; // of the struct
+};
+
+#define SCHEMA(schema_name, struct_type, table)                                                    \
+    {                                                                                              \
+        .name = (schema_name), .fields = (table), .n = sizeof(table) / sizeof *(table),            \
+        .size = sizeof(struct_type)                                                                \
+    }
+
+struct body_bytes {
+    const char *data; // NULL: not given
+    size_t len;
+};
+struct body_int {
+    int64_t value;
+    bool given;
+};
+struct body_bool {
+    bool value, given;
+};
+struct body_strings {
+    const char **items; // ends with NULL; NULL: not given
+    size_t n;
+};
+struct body_map {
+    const char *json; // the object, names in order, without spaces; NULL: not given
+    size_t n;
+};
+struct body_user {
+    uint32_t uid, gid;
+    bool given;
+};
+
+// Owns what the struct points to.
+struct body {
+    void *values; // the struct; zeros where nothing was given
+    void *tree;
+    void **owned;
+    size_t n_owned;
+};
+
+// An empty body is {}. 0, or -1 with ERR_INVALID or ERR_EXHAUSTED; then nothing is owned.
+int body_read(struct body *body, const struct schema *schema, const char *data, size_t len,
+              struct err *err);
+void body_done(struct body *body); // takes zeros
+
+// The table as a JSON Schema, for OpenAPI.
+struct json;
+void body_write_schema(struct json *json, const struct schema *schema);
+
+int body_signal(const char *name, int64_t *ret, struct err *err); // "TERM", "SIGTERM", "15"
+const char *body_signal_name(int signal);                         // "SIGTERM", or NULL

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "edge/error.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/json.h"
+
+static const struct {
+    unsigned status;
+    const char *name;
+    const char *meaning;
+} kinds[ERROR_KIND_MAX] = {
+    [ERROR_INVALID_REQUEST] = {400, "INVALID_REQUEST",
+                               "The request makes no sense; the message names the field."                     },
+    [ERROR_CANNOT_START] = {400, "CANNOT_START",           "The program of a process could not be started."},
+    [ERROR_UNAUTHORIZED] = {401, "UNAUTHORIZED",           "No token, or not one of ours."                 },
+    [ERROR_FORBIDDEN] = {403, "FORBIDDEN",              "The token may not do this."                    },
+    [ERROR_QUOTA_EXCEEDED] = {403, "QUOTA_EXCEEDED",
+                               "A quota is used up and frees itself by deleting only."                        },
+    [ERROR_NOT_FOUND] = {404, "NOT_FOUND",              "What was named does not exist."                },
+    [ERROR_METHOD_NOT_ALLOWED] = {405, "METHOD_NOT_ALLOWED",
+                               "The path has other methods: the Allow header lists them."                     },
+    [ERROR_REQUEST_TIMEOUT] = {408, "REQUEST_TIMEOUT",        "The request did not arrive in time."           },
+    [ERROR_CONFLICT] = {409, "CONFLICT",               "It exists with other settings, or is in use."  },
+    [ERROR_REQUEST_IN_PROGRESS] = {409, "REQUEST_IN_PROGRESS",
+                               "The first request with this Idempotency-Key still runs."                      },
+    [ERROR_OUTCOME_UNKNOWN] = {409, "OUTCOME_UNKNOWN",
+                               "The first request with this Idempotency-Key was begun; its answer "
+                               "is not there."                                                                },
+    [ERROR_IDEMPOTENCY_KEY_REUSED] = {409, "IDEMPOTENCY_KEY_REUSED",
+                               "The Idempotency-Key belongs to another request."                              },
+    [ERROR_SESSION_TERMINATED] = {410, "SESSION_TERMINATED",
+                               "The command ended its session's shell."                                       },
+    [ERROR_PAYLOAD_TOO_LARGE] = {413, "PAYLOAD_TOO_LARGE",      "The body is too large."                        },
+    [ERROR_URI_TOO_LONG] = {414, "URI_TOO_LONG",           "Path and query are too long."                  },
+    [ERROR_EXPECTATION_FAILED] = {417, "EXPECTATION_FAILED",     "An Expect header nobody can meet."             },
+    [ERROR_RATE_LIMITED] = {429, "RATE_LIMITED",           "Too many requests with this token."            },
+    [ERROR_HEADERS_TOO_LARGE] = {431, "HEADERS_TOO_LARGE",      "Too many header lines or bytes."               },
+    [ERROR_INTERNAL] = {500, "INTERNAL_ERROR",         "Cay misbehaved; its log has the request id."   },
+    [ERROR_NOT_IMPLEMENTED] = {501, "NOT_IMPLEMENTED",        "This machine or version cannot do it."         },
+    [ERROR_UNAVAILABLE] = {503, "UNAVAILABLE",            "Not now: try again after Retry-After seconds." },
+};
+
+unsigned error_status(enum error_kind kind)
+{
+    assert(kind < ERROR_KIND_MAX);
+    return kinds[kind].status;
+}
+
+const char *error_name(enum error_kind kind)
+{
+    assert(kind < ERROR_KIND_MAX);
+    return kinds[kind].name;
+}
+
+const char *error_meaning(enum error_kind kind)
+{
+    assert(kind < ERROR_KIND_MAX);
+    return kinds[kind].meaning;
+}
+
+enum error_kind error_of(enum err_code code)
+{
+    switch (code) {
+    case ERR_INVALID:
+        return ERROR_INVALID_REQUEST;
+    case ERR_NOT_FOUND:
+        return ERROR_NOT_FOUND;
+    case ERR_CONFLICT:
+        return ERROR_CONFLICT;
+    case ERR_EXHAUSTED:
+        return ERROR_QUOTA_EXCEEDED;
+    case ERR_DENIED:
+        return ERROR_FORBIDDEN;
+    case ERR_UNSUPPORTED:
+        return ERROR_NOT_IMPLEMENTED;
+    case ERR_UNAVAILABLE:
+        return ERROR_UNAVAILABLE;
+    case ERR_NONE:
+    case ERR_INTERNAL:
+    case ERR_CODE_MAX:
+        break;
+    }
+    return ERROR_INTERNAL;
+}
+
+void error_write(struct buf *buf, enum error_kind kind, const char *message, const char *request_id,
+                 const char *details)
+{
+    struct json j;
+    json_init(&j, buf);
+    json_open_object(&j);
+    json_key(&j, "error");
+    json_put_str(&j, message);
+    json_key(&j, "error_code");
+    json_put_str(&j, error_name(kind));
+    if (request_id != NULL) {
+        json_key(&j, "request_id");
+        json_put_str(&j, request_id);
+    }
+    if (details != NULL) {
+        json_key(&j, "details");
+        json_put_raw(&j, details, strlen(details));
+    }
+    json_close_object(&j);
+    (void)buf_append_char(buf, '\n');
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// What goes wrong, as HTTP says it: one table of kinds, each with its status and the name that a
+// program can rely on, and the one shape of an error's body:
+//
+//     {"error": "what and what to do", "error_code": "NOT_FOUND", "request_id": "...",
+//      "details": {...}}
+//
+// No state, any thread.
+#pragma once
+
+#include "base/buf.h"
+#include "base/err.h"
+
+enum error_kind {
+    ERROR_INVALID_REQUEST,
+    ERROR_CANNOT_START,
+    ERROR_UNAUTHORIZED,
+    ERROR_FORBIDDEN,
+    ERROR_QUOTA_EXCEEDED,
+    ERROR_NOT_FOUND,
+    ERROR_METHOD_NOT_ALLOWED,
+    ERROR_REQUEST_TIMEOUT,
+    ERROR_CONFLICT,
+    ERROR_REQUEST_IN_PROGRESS,
+    ERROR_OUTCOME_UNKNOWN,
+    ERROR_IDEMPOTENCY_KEY_REUSED,
+    ERROR_SESSION_TERMINATED,
+    ERROR_PAYLOAD_TOO_LARGE,
+    ERROR_URI_TOO_LONG,
+    ERROR_EXPECTATION_FAILED,
+    ERROR_RATE_LIMITED,
+    ERROR_HEADERS_TOO_LARGE,
+    ERROR_INTERNAL,
+    ERROR_NOT_IMPLEMENTED,
+    ERROR_UNAVAILABLE,
+    ERROR_KIND_MAX,
+};
+
+unsigned error_status(enum error_kind kind);
+const char *error_name(enum error_kind kind);    // "NOT_FOUND"
+const char *error_meaning(enum error_kind kind); // a sentence, for the documentation
+enum error_kind error_of(enum err_code code);
+
+// Appends the body. `request_id` and `details` (a JSON object) may be NULL.
+void error_write(struct buf *buf, enum error_kind kind, const char *message, const char *request_id,
+                 const char *details);

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+// Coming back: the keeper tells which boxes live, the rows which sandboxes ran. What both know goes
+// on; each guest is asked for its jobs, which processes and sessions take over again. What only one
+// of them knows is put right: a row without its box sleeps (and says that it was lost), a box
+// without a row is ended, a disk without a row is removed.
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "sandbox/process.h"
+#include "sandbox/sandbox-internal.h"
+#include "sandbox/session.h"
+
+struct live {
+    struct keeper_live msg;
+    int guest;
+    bool claimed; // a row knows it
+};
+
+struct adoption {
+    struct live *live;
+    size_t n, cap;
+    unsigned asked; // guests that have not told yet
+    bool rows_done;
+    unsigned adopted, lost;
+    int64_t since_ns;
+};
+
+bool adopt_is_on(const struct fleet *fleet)
+{
+    return fleet->adoption != NULL;
+}
+
+static struct adoption *adoption_get(struct fleet *fleet)
+{
+    if (fleet->adoption == NULL) {
+        fleet->adoption = calloc(1, sizeof *fleet->adoption);
+        if (fleet->adoption == NULL)
+            abort();
+        fleet->adoption->since_ns = clock_ns();
+    }
+    return fleet->adoption;
+}
+
+int adopt_live(struct fleet *fleet, const struct keeper_event *ev)
+{
+    struct adoption *a = adoption_get(fleet);
+    if (a->n == a->cap) {
+        a->cap = a->cap > 0 ? a->cap * 2 : 64;
+        a->live = realloc(a->live, a->cap * sizeof *a->live);
+        if (a->live == NULL)
+            abort();
+    }
+    a->live[a->n++] = (struct live){.msg = ev->msg.live, .guest = ev->guest};
+    return 0;
+}
+
+static struct live *find_live(struct adoption *a, uint64_t box)
+{
+    for (size_t i = 0; i < a->n; i++) {
+        if (a->live[i].msg.box == box && !a->live[i].claimed)
+            return &a->live[i];
+    }
+    return NULL;
+}
+
+// --- disks
+
+static void on_disks(void *data, const struct keeper_event *ev, const struct err *err);
+
+static int is_disk(void *data, const struct sandbox_row *row)
+{
+    struct map *known = data;
+    char *key = event_data("%lld", (long long)row->number);
+    map_put(known, key, key);
+    return 0;
+}
+
+static void drop_unknown(struct fleet *fleet, const struct keeper_disks *msg)
+{
+    struct err err = {0};
+    struct map known = {0};
+    struct sandbox_query all = {0};
+    size_t at = 0;
+    char *key;
+    // Without all rows at hand nothing is removed.
+    bool sure = db_sandbox_each(fleet->config.db, &all, is_disk, &known, &err) == 0;
+    for (uint32_t i = 0; sure && i < msg->n && i < KEEPER_DISKS_MAX; i++) {
+        char number[24];
+        if (map_get(&known, log_u64(number, msg->disk[i])) == NULL) {
+            log_line(LOG_WARN, "removing a disk that belongs to no sandbox", "disk", number, NULL);
+            keeper_disk_drop(fleet, msg->disk[i], NULL, NULL);
+        }
+    }
+    while ((key = map_next(&known, &at)) != NULL)
+        free(key);
+    map_done(&known);
+}
+
+static void finish(struct fleet *fleet)
+{
+    struct adoption *a = fleet->adoption;
+    char ms[24];
+    log_line(LOG_INFO, "rows, boxes and disks agree", "adopted", LOG_U64(a->adopted), "lost",
+             LOG_U64(a->lost), "ms",
+             log_u64(ms, (uint64_t)((clock_ns() - a->since_ns) / NS_PER_MS)), NULL);
+    free(a->live);
+    free(a);
+    fleet->adoption = NULL;
+    fleet->ready_fn(fleet->data);
+    if (fleet->welcome.has_volume)
+        keeper_disk_list(fleet, 0, on_disks, fleet);
+}
+
+// After requests are taken: a disk whose row has just been made is known by then.
+static void on_disks(void *data, const struct keeper_event *ev, const struct err *err)
+{
+    struct fleet *fleet = data;
+    if (ev == NULL) {
+        log_line(LOG_WARN, "cannot list the disks", "error", err->msg, NULL);
+        return;
+    }
+    const struct keeper_disks *msg = &ev->msg.disks;
+    drop_unknown(fleet, msg);
+    if (msg->n == KEEPER_DISKS_MAX)
+        keeper_disk_list(fleet, msg->disk[msg->n - 1], on_disks, fleet);
+}
+
+// --- rows
+
+static void finish_if_done(struct fleet *fleet)
+{
+    if (fleet->adoption->rows_done && fleet->adoption->asked == 0)
+        finish(fleet);
+}
+
+void adopt_listed(struct sandbox *s)
+{
+    struct fleet *fleet = s->fleet;
+    if (s->box != NULL) {
+        processes_adopt(s);
+        sessions_adopt(s);
+        box_link_drop_orphans(s->box);
+    }
+    fleet->adoption->asked--;
+    finish_if_done(fleet);
+}
+
+static void row_lost(struct fleet *fleet, struct sandbox *s)
+{
+    struct err err = {0};
+    s->row.status = SANDBOX_SLEEPING;
+    s->row.box = 0;
+    fleet->adoption->lost++;
+    log_line(LOG_WARN, "the box of a sandbox is gone, its files are kept", "sandbox", s->row.id,
+             NULL);
+    if (lifecycle_store(s, &err) < 0)
+        log_line(LOG_ERROR, "cannot store a sandbox's row", "sandbox", s->row.id, "error", err.msg,
+                 NULL);
+    sandbox_event(s, "lost", "{\"reason\":\"box_lost\"}");
+    processes_lost(fleet, s->row.number);
+}
+
+static int copy_row(void *data, const struct sandbox_row *row)
+{
+    struct fleet *fleet = data;
+    struct sandbox_row mine = *row;
+    char **texts[] = {&mine.id, &mine.slug, &mine.image, &mine.env, &mine.labels, &mine.user_id};
+    struct err err = {0};
+    if (fleet_tenant(fleet, row->tenant, &err) == NULL) {
+        log_line(LOG_ERROR, "a sandbox without a tenant", "sandbox", row->id, "error", err.msg,
+                 NULL);
+        return 0;
+    }
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        if (*texts[i] != NULL && (*texts[i] = strdup(*texts[i])) == NULL)
+            abort();
+    }
+    (void)fleet_add(fleet, &mine);
+    return 0;
+}
+
+// Into memory come the rows that are not at rest.
+static void load_rows(struct fleet *fleet, enum sandbox_status status)
+{
+    struct err err = {0};
+    struct sandbox_query query = {.status = status};
+    if (db_sandbox_each(fleet->config.db, &query, copy_row, fleet, &err) < 0)
+        log_line(LOG_ERROR, "cannot read the rows of sandboxes", "error", err.msg, NULL);
+}
+
+static void adopt_row(struct fleet *fleet, struct sandbox *s)
+{
+    struct adoption *a = fleet->adoption;
+    struct live *live = s->row.run == (int64_t)fleet->welcome.run && s->row.box != 0
+                            ? find_live(a, (uint64_t)s->row.box)
+                            : NULL;
+    if (s->row.status == SANDBOX_DESTROYING) {
+        lifecycle_resume_destroy(s); // a box it may have is nobody's, and ended as such
+    } else if (live == NULL) {
+        row_lost(fleet, s);
+    } else {
+        live->claimed = true;
+        lifecycle_adopt(s, live->msg.box,
+                        (struct guest_peer){.sock = TAKE_FD(live->guest),
+                                            .version = (uint16_t)live->msg.guest_version});
+        a->adopted++;
+        a->asked++;
+        box_link_list(s->box);
+    }
+}
+
+void adopt_welcome(struct fleet *fleet, const struct keeper_welcome *msg)
+{
+    struct adoption *a = adoption_get(fleet);
+    size_t at = 0;
+    struct sandbox *s;
+    fleet->welcome = *msg;
+    load_rows(fleet, SANDBOX_RUNNING);
+    load_rows(fleet, SANDBOX_DESTROYING);
+    while ((s = map_next(&fleet->sandboxes, &at)) != NULL)
+        adopt_row(fleet, s);
+    for (size_t i = 0; i < a->n; i++) {
+        if (a->live[i].claimed)
+            continue;
+        log_line(LOG_WARN, "ending a box that belongs to no sandbox", "box",
+                 LOG_U64(a->live[i].msg.box), NULL);
+        keeper_destroy(fleet, a->live[i].msg.box, NULL, NULL);
+        fd_close(a->live[i].guest);
+    }
+    a->rows_done = true;
+    finish_if_done(fleet);
+}

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+// A running box as the daemon sees it: the socket of its guest, and the jobs it was asked for. What
+// a guest says is checked (box/client.c); one that talks nonsense has its box ended by whoever
+// hears of it.
+#include <stdlib.h>
+#include <sys/socket.h>
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "sandbox/sandbox-internal.h"
+
+struct box_link {
+    struct sandbox *s;
+    uint64_t number;
+    struct guest_peer guest;
+    uv_poll_t poll;
+    struct job *jobs;
+    uint32_t next_id;
+    bool listing;     // GUEST_LIST was sent: what comes before its answer is for a dead daemon
+    bool listed;      // and its answer came
+    uint32_t to_come; // GUEST_STARTED messages of it
+    bool broken;      // nothing more is to be heard
+};
+
+uint64_t box_link_number(const struct box_link *box)
+{
+    return box->number;
+}
+
+struct guest_peer box_link_guest(const struct box_link *box)
+{
+    return box->guest;
+}
+
+struct sandbox *box_link_sandbox(const struct box_link *box)
+{
+    return box->s;
+}
+
+uint32_t box_link_next_id(struct box_link *box)
+{
+    do
+        box->next_id++;
+    while (box->next_id == 0 || box_link_find(box, box->next_id) != NULL);
+    return box->next_id;
+}
+
+void box_link_add(struct box_link *box, struct job *job)
+{
+    job->next = box->jobs;
+    box->jobs = job;
+    if (job->id > box->next_id)
+        box->next_id = job->id;
+}
+
+struct job *box_link_find(const struct box_link *box, uint32_t id)
+{
+    struct job *job = box->jobs;
+    while (job != NULL && job->id != id)
+        job = job->next;
+    return job;
+}
+
+void box_link_remove(struct box_link *box, struct job *job)
+{
+    for (struct job **p = &box->jobs; *p != NULL; p = &(*p)->next) {
+        if (*p == job) {
+            *p = job->next;
+            break;
+        }
+    }
+    job->next = NULL;
+    job->box = NULL;
+}
+
+unsigned box_link_running(const struct box_link *box)
+{
+    unsigned n = 0;
+    for (const struct job *job = box->jobs; job != NULL; job = job->next)
+        n += job->state != JOB_ENDED && !job->exited;
+    return n;
+}
+
+void box_link_signal_all(struct box_link *box, int signal)
+{
+    struct err ignored;
+    for (const struct job *job = box->jobs; job != NULL; job = job->next) {
+        if (job->state == JOB_RUNNING)
+            (void)guest_send_signal(box->guest, job->id, signal, &ignored);
+    }
+}
+
+// --- what the guest says
+
+static void on_started(struct box_link *box, struct guest_event *ev)
+{
+    struct job *job = box_link_find(box, ev->msg.head.id);
+    if (box->listing && box->to_come > 0) {
+        box->to_come--;
+        if (job == NULL)
+            job = job_new_listed(box, ev);
+    } else if (job != NULL && job->state == JOB_ASKED) {
+        job_on_started(job, ev);
+    }
+    fd_close(ev->out); // what nobody took
+    fd_close(ev->err);
+    fd_close(ev->in);
+    fd_close(ev->control_in);
+    fd_close(ev->control_out);
+}
+
+void box_link_exited(struct box_link *box, const struct guest_exited *msg)
+{
+    struct job *job = box_link_find(box, msg->head.id);
+    if (job == NULL || job->state != JOB_RUNNING)
+        return;
+    if (job->listed) { // its owner comes later
+        job->exited = true;
+        job->ending = *msg;
+        return;
+    }
+    job_on_exited(job, msg);
+}
+
+static void on_failed(struct box_link *box, const struct guest_failed *msg)
+{
+    struct job *job = box_link_find(box, msg->head.id);
+    if (job == NULL || job->state != JOB_ASKED)
+        return;
+    job_on_failed(job, msg);
+}
+
+static void list_done(struct box_link *box)
+{
+    box->listing = false;
+    adopt_listed(box->s);
+}
+
+static void on_message(struct box_link *box, struct guest_event *ev)
+{
+    if (box->listing && !box->listed && ev->msg.head.type != GUEST_LISTED) {
+        fd_close(ev->out);
+        fd_close(ev->err);
+        fd_close(ev->in);
+        fd_close(ev->control_in);
+        fd_close(ev->control_out);
+        return;
+    }
+    switch ((enum guest_type)ev->msg.head.type) {
+    case GUEST_STARTED:
+        on_started(box, ev);
+        return;
+    case GUEST_EXITED:
+        box_link_exited(box, &ev->msg.exited);
+        return;
+    case GUEST_FAILED:
+        on_failed(box, &ev->msg.failed);
+        return;
+    case GUEST_LISTED:
+        if (box->listing && !box->listed) {
+            box->listed = true;
+            box->to_come = ev->msg.listed.n;
+        }
+        return;
+    case GUEST_ROOT:
+    case GUEST_EXEC:
+    case GUEST_SIGNAL:
+    case GUEST_LIST:
+    case GUEST_FORGET:
+    case GUEST_READY:
+    case GUEST_ERROR:
+    case GUEST_TYPE_MAX:
+        return;
+    }
+}
+
+// A guest that ends shows in the keeper's KEEPER_ENDED too, which says more; one that talks
+// nonsense does not end by itself.
+static void on_broken(struct box_link *box, const struct err *err)
+{
+    (void)uv_poll_stop(&box->poll);
+    box->broken = true;
+    if (err->code != ERR_UNAVAILABLE) {
+        log_line(LOG_ERROR, "a guest misbehaves, ending its box", "sandbox", box->s->row.id,
+                 "error", err->msg, NULL);
+        keeper_destroy(box->s->fleet, box->number, NULL, NULL);
+    }
+    if (box->listing)
+        list_done(box);
+}
+
+static void on_readable(uv_poll_t *poll, int status, int events)
+{
+    enum { AT_ONCE = 64 };
+    struct box_link *box = poll->data;
+    struct sandbox *s = sandbox_ref(box->s);
+    struct guest_event ev;
+    struct err err = {0};
+    (void)status;
+    (void)events;
+    for (int i = 0; i < AT_ONCE && s->box == box && !box->broken; i++) {
+        int r = guest_recv(box->guest.sock, &ev, MSG_DONTWAIT, &err);
+        if (r == 0)
+            break;
+        if (r < 0) {
+            on_broken(box, &err);
+            break;
+        }
+        on_message(box, &ev);
+        // The ends of those that have ended come right behind; they are in the socket already.
+        if (s->box == box && box->listing && box->listed && box->to_come == 0) {
+            while (guest_recv(box->guest.sock, &ev, MSG_DONTWAIT, &err) == 1)
+                on_message(box, &ev);
+            list_done(box);
+        }
+    }
+    sandbox_unref(s);
+}
+
+void box_link_list(struct box_link *box)
+{
+    struct err err = {0};
+    box->listing = true;
+    if (guest_send_list(box->guest, 1, &err) < 0)
+        on_broken(box, &err);
+}
+
+// --- life
+
+struct box_link *box_link_new(struct sandbox *s, uint64_t number, struct guest_peer guest)
+{
+    struct box_link *box = calloc(1, sizeof *box);
+    if (box == NULL)
+        abort();
+    box->s = s;
+    box->number = number;
+    box->guest = guest;
+    box->poll.data = box;
+    // Shared with the keeper, which does not read or write it while we have it: a guest that does
+    // not read must not stop the loop.
+    (void)fd_set_nonblock(guest.sock, 1);
+    if (uv_poll_init(s->fleet->config.loop, &box->poll, guest.sock) < 0 ||
+        uv_poll_start(&box->poll, UV_READABLE, on_readable) < 0)
+        abort();
+    return box;
+}
+
+void box_link_lost(struct box_link *box, enum end_reason reason, uint32_t limits)
+{
+    while (box->jobs != NULL) {
+        struct job *job = box->jobs;
+        box_link_remove(box, job);
+        if (job->state != JOB_ENDED)
+            job_on_lost(job, reason, limits);
+    }
+}
+
+void box_link_drop_orphans(struct box_link *box)
+{
+    struct job *next;
+    for (struct job *job = box->jobs; job != NULL; job = next) {
+        next = job->next;
+        if (!job->listed)
+            continue;
+        job->listed = false;
+        if (job->exited) {
+            job->state = JOB_ENDED;
+            job_forget(job);
+        }
+        job_free(job);
+    }
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    struct box_link *box = handle->data;
+    fd_close(box->guest.sock);
+    free(box);
+}
+
+void box_link_free(struct box_link *box)
+{
+    if (box == NULL)
+        return;
+    box_link_lost(box, END_BOX_LOST, 0);
+    uv_close((uv_handle_t *)&box->poll, on_closed);
+}

@@ -1,0 +1,602 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a sandbox moves: sleeping, starting, running, quieting, stopping, destroying. One table says
+// which change is possible in which state, one function makes it. Who wants something else than
+// what goes on waits in a list; whenever a state is reached in which it can rest, settle() looks at
+// these lists.
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "box/limits.h"
+#include "sandbox/process.h"
+#include "sandbox/sandbox-internal.h"
+#include "sandbox/session.h"
+
+enum { GRACE_MS = 2000 }; // between SIGTERM and the end of the box
+
+#define NO STATE_MAX // not possible: a bug
+
+static const enum sandbox_state moves[STATE_MAX][CHANGE_MAX] = {
+  //                    START           BOUND          FAILED          QUIET           STOP
+  //                    BOX_GONE        DESTROY        FORGET
+    [STATE_SLEEPING] = {STATE_STARTING, STATE_RUNNING, NO,             NO,             NO,             NO,             STATE_DESTROYING, NO        },
+    [STATE_STARTING] = {NO,             STATE_RUNNING, STATE_SLEEPING, NO,             NO,             STATE_SLEEPING, NO,               NO        },
+    [STATE_RUNNING] = {NO,             NO,            NO,             STATE_QUIETING, STATE_STOPPING, STATE_SLEEPING, NO,               NO        },
+    [STATE_QUIETING] = {NO,             NO,            NO,             NO,             STATE_STOPPING, STATE_SLEEPING, NO,               NO        },
+    [STATE_STOPPING] = {NO,             NO,            NO,             NO,             NO,             STATE_SLEEPING, NO,               NO        },
+    [STATE_DESTROYING] = {NO,             NO,            NO,             NO,             NO,             NO,             NO,               STATE_GONE},
+    [STATE_GONE] = {NO,             NO,            NO,             NO,             NO,             NO,             NO,               NO        },
+};
+
+static const char *const state_names[STATE_MAX] = {"sleeping", "starting",   "running", "quieting",
+                                                   "stopping", "destroying", "gone"};
+
+static void move(struct sandbox *s, enum sandbox_change change)
+{
+    enum sandbox_state next = moves[s->state][change];
+    if (next == NO)
+        abort();
+    log_line(LOG_DEBUG, "sandbox moves", "sandbox", s->row.id, "from", state_names[s->state], "to",
+             state_names[next], NULL);
+    s->state = next;
+}
+
+static void settle(struct sandbox *s);
+
+// --- waiting
+
+static void wait_in(struct waiter **list, sandbox_fn fn, void *data, bool created, int64_t since_ns)
+{
+    if (fn == NULL)
+        return;
+    struct waiter *w = calloc(1, sizeof *w);
+    if (w == NULL)
+        abort();
+    *w = (struct waiter){.fn = fn, .data = data, .created = created, .since_ns = since_ns};
+    while (*list != NULL)
+        list = &(*list)->next;
+    *list = w;
+}
+
+static void tell(struct sandbox *s, struct waiter **list, const struct err *err)
+{
+    struct waiter *w = *list;
+    *list = NULL;
+    while (w != NULL) {
+        struct waiter *next = w->next;
+        w->fn(w->data, err == NULL ? s : NULL, w->created, err);
+        free(w);
+        w = next;
+    }
+}
+
+static void tell_destroyed(struct sandbox *s)
+{
+    struct err err = {0};
+    (void)err_set(&err, ERR_CONFLICT, "sandbox '%.128s' is being destroyed", s->row.id);
+    tell(s, &s->wakers, &err);
+    tell(s, &s->sleepers, &err);
+}
+
+// --- the row
+
+int lifecycle_store(struct sandbox *s, struct err *err)
+{
+    s->row.updated_ms = db_now_ms();
+    return db_sandbox_update(s->fleet->config.db, &s->row, err);
+}
+
+static void store_or_log(struct sandbox *s)
+{
+    struct err err = {0};
+    if (lifecycle_store(s, &err) < 0)
+        log_line(LOG_ERROR, "cannot store a sandbox's row", "sandbox", s->row.id, "error", err.msg,
+                 NULL);
+}
+
+struct box_limits lifecycle_limits(const struct sandbox *s)
+{
+    return (struct box_limits){
+        .memory = (uint64_t)s->row.memory,
+        .disk = (uint64_t)s->row.disk,
+        .pids = (uint32_t)s->row.pids,
+        .cpu_milli = (uint32_t)s->row.cpu_milli,
+    };
+}
+
+struct tenant *lifecycle_tenant(struct sandbox *s)
+{
+    struct err err = {0};
+    struct tenant *tenant = fleet_tenant(s->fleet, s->row.tenant, &err);
+    if (tenant == NULL)
+        abort(); // it was there when the sandbox was loaded, and stays in memory
+    return tenant;
+}
+
+static void count_running(struct sandbox *s, int by)
+{
+    struct tenant *tenant = lifecycle_tenant(s);
+    tenant->running += by;
+    tenant->memory += by * s->row.memory;
+    s->fleet->running += (unsigned)by;
+}
+
+// --- binding a box
+
+static void attach(struct sandbox *s, uint64_t number, struct guest_peer guest)
+{
+    s->box = box_link_new(s, number, guest);
+    s->row.box = (int64_t)number;
+    s->row.run = (int64_t)s->fleet->welcome.run;
+    s->row.status = SANDBOX_RUNNING;
+    sandbox_touch(s);
+    sandbox_ref(s); // as long as it has a box
+    fleet_bind(s->fleet, s->box);
+}
+
+// Takes the box away from the sandbox. The keeper has ended it, or will.
+static void detach(struct sandbox *s)
+{
+    fleet_unbind(s->fleet, s->box);
+    box_link_free(s->box);
+    s->box = NULL;
+    s->row.box = 0;
+    s->row.status = SANDBOX_SLEEPING;
+    sessions_forget(s);
+}
+
+static uint64_t disk_of(const struct sandbox *s)
+{
+    return s->row.ephemeral ? 0 : (uint64_t)s->row.number;
+}
+
+static bool suits_pool(const struct sandbox *s)
+{
+    return s->fleet->n_ready > 0 && strcmp(s->row.image, "host") == 0 &&
+           (s->row.boxes == 0 || s->row.ephemeral);
+}
+
+static bool has_default_limits(const struct sandbox *s)
+{
+    struct box_limits d = limits_default();
+    return (uint64_t)s->row.memory == d.memory && (uint64_t)s->row.disk == d.disk &&
+           s->row.pids == d.pids && s->row.cpu_milli == d.cpu_milli;
+}
+
+static void on_bound(struct sandbox *s, const struct err *failed)
+{
+    struct err err = {0};
+    bool first = s->created_now;
+    s->fleet->starting--;
+    if (failed != NULL) {
+        move(s, CHANGE_FAILED);
+        count_running(s, -1);
+        // Its first box decides whether there is such a sandbox at all.
+        if (first)
+            s->destroy_wanted = true;
+        err = *failed;
+        if (err.code == ERR_EXHAUSTED)
+            err.code = ERR_UNAVAILABLE; // of boxes: others end
+        tell(s, &s->wakers, &err);
+        settle(s);
+        return;
+    }
+    move(s, CHANGE_BOUND);
+    s->row.boxes++;
+    s->created_now = false;
+    if (lifecycle_store(s, &err) < 0) {
+        tell(s, &s->wakers, &err);
+        sandbox_sleep(s, "its row could not be stored", NULL, NULL);
+        return;
+    }
+    sandbox_event(s, first ? "created" : "woke", NULL);
+    if (first)
+        s->fleet->counted.created++;
+    else
+        s->fleet->counted.woken++;
+    for (struct waiter *w = s->wakers; w != NULL; w = w->next)
+        fleet_time(s->fleet, first ? TIMING_CREATE : TIMING_WAKE, clock_ns() - w->since_ns);
+    tell(s, &s->wakers, NULL);
+    settle(s);
+}
+
+static void on_claimed(void *data, const struct keeper_event *ev, const struct err *err)
+{
+    struct sandbox *s = data;
+    if (ev != NULL)
+        attach(s, ev->msg.box.box, (struct guest_peer){.sock = ev->guest, .version = WIRE_VERSION});
+    on_bound(s, err);
+    sandbox_unref(s);
+}
+
+static void claim_box(struct sandbox *s)
+{
+    struct claim claim = {
+        .image = s->row.image,
+        .limits = lifecycle_limits(s),
+        .disk = disk_of(s),
+    };
+    if (claim.disk != 0)
+        claim.disk_kind = DISK_KEPT;
+    else
+        claim.disk_kind = s->fleet->welcome.has_volume ? DISK_BLANK : DISK_TMPFS;
+    keeper_claim(s->fleet, &claim, on_claimed, sandbox_ref(s));
+}
+
+// A ready box has the default limits until the keeper has set others.
+static void on_taken(void *data, const struct keeper_event *ev, const struct err *err)
+{
+    struct sandbox *s = data;
+    (void)ev;
+    if (err != NULL && s->box != NULL) {
+        log_line(LOG_ERROR, "a ready box could not be taken", "sandbox", s->row.id, "error",
+                 err->msg, NULL);
+        keeper_destroy(s->fleet, box_link_number(s->box), NULL, NULL);
+        detach(s);
+        sandbox_unref(s); // the box's
+    }
+    on_bound(s, err);
+    sandbox_unref(s);
+}
+
+// The answer of a take nobody waits for.
+static void on_late_taken(void *data, const struct keeper_event *ev, const struct err *err)
+{
+    struct sandbox *s = data;
+    (void)ev;
+    if (err != NULL) {
+        log_line(LOG_ERROR, "a ready box could not be taken", "sandbox", s->row.id, "error",
+                 err->msg, NULL);
+        sandbox_sleep(s, "its box could not be taken", NULL, NULL);
+    }
+    sandbox_unref(s);
+}
+
+static void take_box(struct sandbox *s)
+{
+    struct ready_box box;
+    struct box_limits limits = lifecycle_limits(s);
+    (void)fleet_take_ready(s->fleet, &box);
+    attach(s, box.number, (struct guest_peer){.sock = box.guest, .version = WIRE_VERSION});
+    if (has_default_limits(s)) {
+        keeper_take(s->fleet, box.number, &limits, disk_of(s), on_late_taken, sandbox_ref(s));
+        on_bound(s, NULL);
+    } else {
+        keeper_take(s->fleet, box.number, &limits, disk_of(s), on_taken, sandbox_ref(s));
+    }
+}
+
+static int admit(struct sandbox *s, struct err *err)
+{
+    struct box_limits limits = lifecycle_limits(s);
+    if (s->fleet->stopping)
+        return err_set(err, ERR_UNAVAILABLE, "the server is stopping");
+    if (admit_box(s->fleet, lifecycle_tenant(s), &limits, err) < 0) {
+        s->fleet->counted.refused++;
+        return -1;
+    }
+    return 0;
+}
+
+static void start(struct sandbox *s)
+{
+    struct err err = {0};
+    if (admit(s, &err) < 0) {
+        if (s->created_now)
+            s->destroy_wanted = true;
+        tell(s, &s->wakers, &err);
+        if (s->created_now)
+            settle(s);
+        return;
+    }
+    move(s, CHANGE_START);
+    s->fleet->starting++;
+    count_running(s, 1);
+    if (suits_pool(s))
+        take_box(s);
+    else
+        claim_box(s);
+}
+
+int lifecycle_create_ready(struct sandbox *s, struct err *err)
+{
+    if (!suits_pool(s) || !has_default_limits(s))
+        return 0;
+    if (admit(s, err) < 0)
+        return -1;
+    const struct ready_box *next = &s->fleet->ready[s->fleet->n_ready - 1];
+    s->row.box = (int64_t)next->number;
+    s->row.run = (int64_t)s->fleet->welcome.run;
+    s->row.status = SANDBOX_RUNNING;
+    s->row.boxes = 1;
+    if (db_sandbox_add(s->fleet->config.db, &s->row, err) < 0) {
+        s->row.box = 0;
+        s->row.status = SANDBOX_SLEEPING;
+        s->row.boxes = 0;
+        return -1;
+    }
+    struct ready_box box;
+    (void)fleet_take_ready(s->fleet, &box);
+    count_running(s, 1);
+    attach(s, box.number, (struct guest_peer){.sock = box.guest, .version = WIRE_VERSION});
+    move(s, CHANGE_BOUND);
+    s->created_now = false;
+    return 1;
+}
+
+void lifecycle_created(struct sandbox *s)
+{
+    struct box_limits limits = lifecycle_limits(s);
+    keeper_take(s->fleet, box_link_number(s->box), &limits, disk_of(s), on_late_taken,
+                sandbox_ref(s));
+}
+
+void lifecycle_abandon(struct sandbox *s)
+{
+    struct box_limits limits = limits_default();
+    if (s->box != NULL) {
+        uint64_t box = box_link_number(s->box);
+        keeper_take(s->fleet, box, &limits, 0, NULL, NULL); // only what was taken can be ended
+        keeper_destroy(s->fleet, box, NULL, NULL);
+        detach(s);
+        count_running(s, -1);
+        move(s, CHANGE_BOX_GONE);
+        sandbox_unref(s); // the box's
+    }
+    move(s, CHANGE_DESTROY);
+    move(s, CHANGE_FORGET);
+    fleet_remove(s);
+}
+
+void lifecycle_adopt(struct sandbox *s, uint64_t box, struct guest_peer guest)
+{
+    attach(s, box, guest);
+    count_running(s, 1);
+    move(s, CHANGE_BOUND);
+}
+
+// --- ending a box
+
+static void stop_grace(struct sandbox *s)
+{
+    if (s->grace == NULL)
+        return;
+    s->grace->data = NULL;
+    uv_close((uv_handle_t *)s->grace, (uv_close_cb)free);
+    s->grace = NULL;
+}
+
+static void stop(struct sandbox *s)
+{
+    stop_grace(s);
+    move(s, CHANGE_STOP);
+    keeper_destroy(s->fleet, box_link_number(s->box), NULL, NULL);
+}
+
+static void on_grace(uv_timer_t *timer)
+{
+    struct sandbox *s = timer->data;
+    if (s == NULL)
+        return;
+    int64_t waited = clock_ns() - s->quiet_ns;
+    if (s->box == NULL || s->state != STATE_QUIETING) {
+        stop_grace(s);
+    } else if (box_link_running(s->box) == 0 || waited > GRACE_MS * NS_PER_MS) {
+        stop(s);
+    }
+}
+
+static void on_sessions_saved(void *data)
+{
+    enum { LOOK_EVERY_MS = 20 };
+    struct sandbox *s = data;
+    if (s->state == STATE_QUIETING && s->box != NULL) {
+        if (box_link_running(s->box) == 0 || s->destroy_wanted) {
+            stop(s);
+        } else {
+            box_link_signal_all(s->box, SIGTERM);
+            box_link_signal_all(s->box, SIGCONT);
+            s->quiet_ns = clock_ns();
+            s->grace = calloc(1, sizeof *s->grace);
+            if (s->grace == NULL)
+                abort();
+            s->grace->data = s;
+            (void)uv_timer_init(s->fleet->config.loop, s->grace);
+            (void)uv_timer_start(s->grace, on_grace, LOOK_EVERY_MS, LOOK_EVERY_MS);
+        }
+    }
+    sandbox_unref(s);
+}
+
+static void quiet(struct sandbox *s)
+{
+    move(s, CHANGE_QUIET);
+    sessions_save(s, on_sessions_saved, sandbox_ref(s));
+}
+
+// The box's processes are all reaped; mounts and disk are still being let go.
+void lifecycle_box_ended(struct sandbox *s, const struct keeper_ended *msg)
+{
+    enum end_reason reason = END_KILLED;
+    uint32_t limits = 0;
+    if (s->state != STATE_STOPPING) {
+        reason = msg->oom_kills > 0 ? END_OOM : END_BOX_LOST;
+        limits = msg->oom_kills > 0 ? GUEST_LIMIT_OOM : 0;
+        s->fleet->counted.lost++;
+        log_line(LOG_WARN, "a box was lost", "sandbox", s->row.id, "reason",
+                 end_reason_name(reason), NULL);
+    }
+    bool asked = s->state == STATE_STOPPING;
+    stop_grace(s);
+    if (!asked)
+        move(s, CHANGE_STOP); // nothing is started in it any more
+    box_link_lost(s->box, reason, limits);
+    if (s->destroy_wanted)
+        return;
+    char *data =
+        event_data("{\"reason\":\"%s\",\"cpu\":%.3f,\"peakMemory\":%llu,\"oomKills\":%u}",
+                   asked ? "asked" : end_reason_name(reason), (double)msg->cpu_usec / 1000.0,
+                   (unsigned long long)msg->memory_peak, msg->oom_kills);
+    sandbox_event(s, asked ? "slept" : "lost", data);
+    s->fleet->counted.slept += asked;
+    free(data);
+}
+
+void lifecycle_box_gone(struct sandbox *s)
+{
+    stop_grace(s);
+    detach(s);
+    count_running(s, -1);
+    move(s, CHANGE_BOX_GONE);
+    if (!s->destroy_wanted)
+        store_or_log(s);
+    tell(s, &s->sleepers, NULL);
+    settle(s);
+    fleet_check_stopped(s->fleet);
+    sandbox_unref(s); // the box's
+}
+
+// --- destroying
+
+static void forget(struct sandbox *s)
+{
+    struct err err = {0};
+    struct tenant *tenant = lifecycle_tenant(s);
+    processes_destroy(s);
+    if (db_sandbox_del(s->fleet->config.db, s->row.number, &err) < 0)
+        log_line(LOG_ERROR, "cannot remove a sandbox's row", "sandbox", s->row.id, "error", err.msg,
+                 NULL);
+    tenant->sandboxes--;
+    tenant->disk -= s->row.disk;
+    s->fleet->counted.destroyed++;
+    move(s, CHANGE_FORGET);
+    fleet_remove(s);
+    followers_end(s);
+    log_line(LOG_INFO, "sandbox destroyed", "sandbox", s->row.id, NULL);
+    tell(s, &s->destroyers, NULL);
+    sandbox_unref(s); // of those in destruction
+}
+
+static void on_disk_dropped(void *data, const struct keeper_event *ev, const struct err *err)
+{
+    struct sandbox *s = data;
+    (void)ev;
+    if (err != NULL && err->code != ERR_NOT_FOUND)
+        log_line(LOG_ERROR, "cannot remove a disk; it is tried again at the next start", "sandbox",
+                 s->row.id, "error", err->msg, NULL);
+    forget(s);
+}
+
+static void destroy(struct sandbox *s)
+{
+    sandbox_ref(s); // until it is gone
+    move(s, CHANGE_DESTROY);
+    tell_destroyed(s);
+    if (disk_of(s) != 0 && s->row.boxes > 0)
+        keeper_disk_drop(s->fleet, disk_of(s), on_disk_dropped, s);
+    else
+        forget(s);
+}
+
+// --- what is wanted next
+
+static void settle(struct sandbox *s)
+{
+    sandbox_ref(s);
+    if (s->destroy_wanted) {
+        tell_destroyed(s);
+        if (s->state == STATE_RUNNING)
+            stop(s);
+        else if (s->state == STATE_QUIETING && s->box != NULL)
+            stop(s);
+        else if (s->state == STATE_SLEEPING)
+            destroy(s);
+    } else if (s->state == STATE_RUNNING && s->sleepers != NULL) {
+        quiet(s);
+    } else if (s->state == STATE_RUNNING && s->wakers != NULL) {
+        tell(s, &s->wakers, NULL);
+    } else if (s->state == STATE_SLEEPING && s->wakers != NULL) {
+        start(s);
+    }
+    sandbox_unref(s);
+}
+
+void lifecycle_start(struct sandbox *s, sandbox_fn fn, void *data, bool created, int64_t since_ns)
+{
+    sandbox_touch(s);
+    wait_in(&s->wakers, fn, data, created, since_ns);
+    settle(s);
+}
+
+void lifecycle_resume_destroy(struct sandbox *s)
+{
+    s->destroy_wanted = true;
+    s->row.boxes = 1; // whatever it had: its disk is looked for
+    settle(s);
+}
+
+void sandbox_wake(struct sandbox *s, sandbox_fn fn, void *data)
+{
+    // The ordinary case costs nothing.
+    if (s->state == STATE_RUNNING && !s->destroy_wanted && s->sleepers == NULL) {
+        sandbox_touch(s);
+        fn(data, s, false, NULL);
+        return;
+    }
+    if (s->state == STATE_GONE || s->destroy_wanted) {
+        struct err err = {0};
+        (void)err_set(&err, ERR_NOT_FOUND, "sandbox '%.128s' was destroyed", s->row.id);
+        fn(data, NULL, false, &err);
+        return;
+    }
+    lifecycle_start(s, fn, data, /* created */ false, clock_ns());
+}
+
+static void ignore(void *data, struct sandbox *s, bool created, const struct err *err)
+{
+    (void)data, (void)s, (void)created, (void)err;
+}
+
+void sandbox_sleep(struct sandbox *s, const char *why, sandbox_fn fn, void *data)
+{
+    struct err err = {0};
+    if (fn == NULL)
+        fn = ignore;
+    if (s->state == STATE_GONE || s->destroy_wanted) {
+        (void)err_set(&err, ERR_NOT_FOUND, "sandbox '%.128s' was destroyed", s->row.id);
+        fn(data, NULL, false, &err);
+    } else if (s->state == STATE_SLEEPING && s->wakers == NULL) {
+        fn(data, s, false, NULL);
+    } else {
+        log_line(LOG_INFO, "sandbox falls asleep", "sandbox", s->row.id, "why", why, NULL);
+        wait_in(&s->sleepers, fn, data, false, 0);
+        settle(s);
+    }
+}
+
+void sandbox_destroy(struct sandbox *s, sandbox_fn fn, void *data)
+{
+    struct err err = {0};
+    if (s->state == STATE_GONE) {
+        (void)err_set(&err, ERR_NOT_FOUND, "sandbox '%.128s' was destroyed", s->row.id);
+        fn(data, NULL, false, &err);
+        return;
+    }
+    wait_in(&s->destroyers, fn, data, false, 0);
+    if (s->destroy_wanted)
+        return;
+    // From here on it is gone for everybody; a crash before its disk is removed is taken up again.
+    s->destroy_wanted = true;
+    enum sandbox_status before = s->row.status;
+    s->row.status = SANDBOX_DESTROYING;
+    if (lifecycle_store(s, &err) < 0) {
+        s->destroy_wanted = false;
+        s->row.status = before;
+        tell(s, &s->destroyers, &err);
+        return;
+    }
+    settle(s);
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// Changing the settings of a sandbox, and asking what its box uses.
+#include <stdlib.h>
+#include <string.h>
+
+#include "box/limits.h"
+#include "sandbox/exec.h"
+#include "sandbox/sandbox-internal.h"
+
+// --- changing settings
+
+struct patch {
+    struct sandbox *s;
+    struct box_limits limits;
+    struct sandbox_row row; // env, labels and what is plain of the new one
+    unsigned which;
+    sandbox_fn fn;
+    void *data;
+};
+
+static void replace(char **field, char **by)
+{
+    if (*by == NULL)
+        return;
+    free(*field);
+    *field = *by;
+    *by = NULL;
+}
+
+static int patch_rows(struct patch *p, struct err *err)
+{
+    struct sandbox *s = p->s;
+    struct sandbox_row before = s->row;
+    char **env = NULL;
+    if (p->row.env != NULL && (env = env_parse(p->row.env, err)) == NULL)
+        return -1;
+    s->row.memory = (int64_t)p->limits.memory;
+    s->row.disk = (int64_t)p->limits.disk;
+    s->row.pids = p->limits.pids;
+    s->row.cpu_milli = p->limits.cpu_milli;
+    s->row.sleep_after_ms = p->row.sleep_after_ms;
+    s->row.keep_alive = p->row.keep_alive;
+    s->row.env = p->row.env != NULL ? p->row.env : s->row.env;
+    s->row.labels = p->row.labels != NULL ? p->row.labels : s->row.labels;
+    int r = lifecycle_store(s, err);
+    if (r == 0) { // the old texts go, the new ones stay
+        struct sandbox_row now = s->row;
+        s->row.env = before.env;
+        s->row.labels = before.labels;
+        replace(&s->row.env, &p->row.env);
+        replace(&s->row.labels, &p->row.labels);
+        lifecycle_tenant(s)->disk += now.disk - before.disk;
+        if (s->box != NULL)
+            lifecycle_tenant(s)->memory += now.memory - before.memory;
+    } else {
+        s->row = before;
+    }
+    if (r == 0 && env != NULL) {
+        exec_env_free(s->env);
+        s->env = env;
+    } else {
+        exec_env_free(env);
+    }
+    return r;
+}
+
+static void patch_finish(struct patch *p, const struct err *failed)
+{
+    struct err err = {0};
+    if (failed != NULL)
+        err = *failed;
+    else if (p->s->state == STATE_GONE || p->s->destroy_wanted)
+        (void)err_set(&err, ERR_NOT_FOUND, "sandbox '%.128s' was destroyed", p->s->row.id);
+    else if (patch_rows(p, &err) == 0)
+        sandbox_event(p->s, "changed", NULL);
+    p->fn(p->data, err.code == ERR_NONE ? p->s : NULL, false, err.code == ERR_NONE ? NULL : &err);
+    sandbox_unref(p->s);
+    sandbox_row_done(&p->row);
+    free(p);
+}
+
+static void on_limited(void *data, const struct keeper_event *ev, const struct err *err)
+{
+    (void)ev;
+    patch_finish(data, err);
+}
+
+static int check_patch(struct patch *p, struct err *err)
+{
+    struct sandbox *s = p->s;
+    struct tenant *tenant = lifecycle_tenant(s);
+    int64_t more_disk = (int64_t)p->limits.disk - s->row.disk;
+    int64_t more_memory = (int64_t)p->limits.memory - s->row.memory;
+    if (limits_check(&p->limits, err) < 0)
+        return -1;
+    if (more_disk > 0 && tenant->max_disk > 0 && tenant->disk + more_disk > tenant->max_disk)
+        return err_set(err, ERR_EXHAUSTED, "the disk quota of %lld MiB has no room for it",
+                       (long long)(tenant->max_disk >> 20));
+    if (s->box != NULL && more_memory > 0 && tenant->max_memory > 0 &&
+        tenant->memory + more_memory > tenant->max_memory)
+        return err_set(err, ERR_UNAVAILABLE, "the memory quota of %lld MiB has no room for it now",
+                       (long long)(tenant->max_memory >> 20));
+    return 0;
+}
+
+static struct patch *patch_new(struct sandbox *s, const struct sandbox_settings *settings,
+                               unsigned which, sandbox_fn fn, void *data)
+{
+    struct patch *p = calloc(1, sizeof *p);
+    if (p == NULL)
+        abort();
+    p->s = sandbox_ref(s);
+    p->which = which;
+    p->fn = fn;
+    p->data = data;
+    p->limits = lifecycle_limits(s);
+    if (which & PATCH_LIMITS) {
+        p->limits.memory =
+            settings->limits.memory != 0 ? settings->limits.memory : p->limits.memory;
+        p->limits.disk = settings->limits.disk != 0 ? settings->limits.disk : p->limits.disk;
+        p->limits.pids = settings->limits.pids != 0 ? settings->limits.pids : p->limits.pids;
+        p->limits.cpu_milli =
+            settings->limits.cpu_milli != 0 ? settings->limits.cpu_milli : p->limits.cpu_milli;
+    }
+    p->row.sleep_after_ms =
+        which & PATCH_SLEEP_AFTER ? settings->sleep_after_ms : s->row.sleep_after_ms;
+    p->row.keep_alive = which & PATCH_KEEP_ALIVE ? settings->keep_alive : s->row.keep_alive;
+    if ((which & PATCH_ENV) && (p->row.env = strdup(settings->env)) == NULL)
+        abort();
+    if ((which & PATCH_LABELS) && (p->row.labels = strdup(settings->labels)) == NULL)
+        abort();
+    return p;
+}
+
+void sandbox_patch(struct sandbox *s, const struct sandbox_settings *settings, unsigned which,
+                   sandbox_fn fn, void *data)
+{
+    struct err err = {0};
+    struct patch *p = patch_new(s, settings, which, fn, data);
+    struct box_limits now = lifecycle_limits(s);
+    if (check_patch(p, &err) < 0)
+        patch_finish(p, &err);
+    else if (s->box != NULL && memcmp(&now, &p->limits, sizeof now) != 0)
+        keeper_limit(s->fleet, box_link_number(s->box), &p->limits, on_limited, p);
+    else
+        patch_finish(p, NULL);
+}
+
+// --- usage
+
+struct usage {
+    sandbox_usage_fn fn;
+    void *data;
+};
+
+static void on_usage(void *data, const struct keeper_event *ev, const struct err *err)
+{
+    struct usage *u = data;
+    u->fn(u->data, ev != NULL ? &ev->msg.used : NULL, err);
+    free(u);
+}
+
+void sandbox_usage(struct sandbox *s, sandbox_usage_fn fn, void *data)
+{
+    struct err err = {0};
+    if (s->box == NULL) {
+        (void)err_set(&err, ERR_UNAVAILABLE, "the sandbox is not running");
+        fn(data, NULL, &err);
+        return;
+    }
+    struct usage *u = calloc(1, sizeof *u);
+    if (u == NULL)
+        abort();
+    *u = (struct usage){.fn = fn, .data = data};
+    keeper_usage(s->fleet, box_link_number(s->box), on_usage, u);
+}
