@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the lines of the benchmark share. box-bench is one small static process without threads: it
-// forks what it compares with and is a client of the keeper like any other. A line prints its
-// results as records, words separated by tabs, which bench/run reads:
+// forks what it compares with and is a client of the keeper like any other; server-bench is one
+// that is a client over HTTP. A line prints its results as records, words separated by tabs, which
+// bench/run reads:
 //   time   LINE SERIES ROUNDS P10 MEDIAN P90 P99     nanoseconds
 //   value  LINE NAME NUMBER
 // Whatever goes wrong ends the process with a message; the keeper then cleans up by itself.
@@ -19,9 +20,13 @@ struct bench {
     unsigned boxes;   // alive at once when memory is measured
 };
 
+// --- report.c ---
+
+void report_begin(const char *name); // of the program, for its messages
 _Noreturn void die(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 // Says what is about to be waited for; without another call within a minute the process ends.
 void watchdog(const char *what);
+void watchdog_off(void);
 void note(const char *fmt, ...)
     __attribute__((format(printf, 1, 2))); // progress, on standard error
 void sleep_ms(unsigned ms);

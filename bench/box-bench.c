@@ -1,64 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // box-bench --data DIR --cay PROGRAM [--quick] LINE...: measures lines of the benchmark. bench/run
 // calls it and makes a table of what it prints.
-#include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "base/title.h"
 #include "base/weaken.h"
 #include "bench.h"
-
-enum { PATIENCE_S = 60 };
-
-static const char *volatile waiting_for = "nothing";
-
-void die(const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    (void)fputs("box-bench: ", stderr);
-    (void)vfprintf(stderr, fmt, args);
-    (void)fputc('\n', stderr);
-    va_end(args);
-    exit(1);
-}
-
-void note(const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    (void)fputs("  ", stderr);
-    (void)vfprintf(stderr, fmt, args);
-    (void)fputc('\n', stderr);
-    va_end(args);
-}
-
-static void out_of_patience(int sig)
-{
-    static const char text[] = "box-bench: waited too long for ";
-    (void)sig;
-    (void)!write(2, text, sizeof text - 1);
-    (void)!write(2, waiting_for, strlen(waiting_for));
-    (void)!write(2, "\n", 1);
-    _exit(1);
-}
-
-void watchdog(const char *what)
-{
-    waiting_for = what;
-    (void)alarm(PATIENCE_S);
-}
-
-void sleep_ms(unsigned ms)
-{
-    struct timespec ts = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
-    (void)clock_nanosleep(CLOCK_MONOTONIC, 0, &ts, NULL);
-}
 
 struct line {
     const char *name;
@@ -81,7 +28,7 @@ static void run_line(const struct bench *b, const char *name)
     for (unsigned i = 0; i < sizeof lines / sizeof *lines; i++) {
         if (strcmp(lines[i].name, name) == 0) {
             lines[i].run(b);
-            (void)alarm(0);
+            watchdog_off();
             return;
         }
     }
@@ -94,8 +41,7 @@ int main(int argc, char **argv)
     int i = 1;
     weaken_init();
     title_init(argc, argv);
-    (void)signal(SIGALRM, out_of_patience);
-    (void)signal(SIGPIPE, SIG_IGN);
+    report_begin("box-bench");
     for (; i < argc && argv[i][0] == '-'; i++) {
         if (strcmp(argv[i], "--quick") == 0)
             b = (struct bench){b.data,       b.cay,      .rounds = 50, .few = 3,

@@ -6,6 +6,7 @@
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "api/call.h"
 #include "api/handlers.h"
@@ -79,8 +80,7 @@ static int find_route(struct call *call)
 {
     auto_buf allow;
     enum http_method method = http_get_method(call->req);
-    struct route_match match =
-        route_find(method, (const char *const *)call->target.segments, call->target.n_segments);
+    struct route_match match = route_find(method, &call->target);
     buf_init(&allow, 128);
     call->route = match.route;
     memcpy(call->param, match.param, sizeof call->param);
@@ -118,12 +118,6 @@ static int check_query(struct call *call)
                        name, near != NULL ? ": did you mean '" : "", near != NULL ? near : "",
                        near != NULL ? "'?" : "");
             return -1;
-        }
-        for (size_t j = 0; j < i; j++) {
-            if (strcmp(call->target.query[j].name, name) == 0) {
-                call_error(call, ERROR_INVALID_REQUEST, NULL, "?%.80s is there twice", name);
-                return -1;
-            }
         }
     }
     return 0;

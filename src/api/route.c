@@ -5,36 +5,14 @@
 
 #include "base/text.h"
 
-// Whether the segments fit the pattern; its parameters are pointed out on the way.
-static bool fits(const char *pattern, const char *const *segments, size_t n,
-                 const char *param[ROUTE_PARAMS_MAX])
-{
-    size_t n_params = 0;
-    size_t i = 0;
-    for (const char *p = pattern; *p == '/' && p[1] != '\0'; i++) {
-        size_t len = strcspn(p + 1, "/");
-        if (i == n)
-            return false;
-        if (p[1] == '{') {
-            if (segments[i][0] == '\0' || n_params == ROUTE_PARAMS_MAX)
-                return false;
-            param[n_params++] = segments[i];
-        } else if (strlen(segments[i]) != len || memcmp(p + 1, segments[i], len) != 0) {
-            return false;
-        }
-        p += 1 + len;
-    }
-    return i == n;
-}
-
 struct route_match route_find_in(const struct route *table, size_t n_table, enum http_method method,
-                                 const char *const *segments, size_t n)
+                                 const struct target *target)
 {
     struct route_match match = {0};
     unsigned wanted = method == HTTP_HEAD ? (unsigned)HTTP_GET : (unsigned)method;
     for (size_t i = 0; i < n_table; i++) {
         const char *param[ROUTE_PARAMS_MAX] = {0};
-        if (!fits(table[i].pattern, segments, n, param))
+        if (!target_match(target, table[i].pattern, param))
             continue;
         match.allowed |= (unsigned)table[i].method;
         if ((unsigned)table[i].method == wanted && match.route == NULL) {
@@ -45,9 +23,9 @@ struct route_match route_find_in(const struct route *table, size_t n_table, enum
     return match;
 }
 
-struct route_match route_find(enum http_method method, const char *const *segments, size_t n)
+struct route_match route_find(enum http_method method, const struct target *target)
 {
-    return route_find_in(routes, n_routes, method, segments, n);
+    return route_find_in(routes, n_routes, method, target);
 }
 
 bool route_takes_query(const struct route *route, const char *name)

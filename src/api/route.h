@@ -7,6 +7,7 @@
 
 #include "edge/body.h"
 #include "edge/http.h"
+#include "edge/target.h"
 
 struct call;
 
@@ -30,6 +31,13 @@ struct query {
     const char *help;
 };
 
+// What an answer looks like, for the documentation: "name:type ...", where a type is one of JSON
+// Schema's, another shape's name ("Sandbox"), or an array of either ("[Sandbox]").
+struct shape {
+    const char *name;
+    const char *fields;
+};
+
 struct route {
     enum http_method method;
     const char *pattern; // "/sandbox/{id}/exec"
@@ -39,14 +47,15 @@ struct route {
     struct query query[ROUTE_QUERY_MAX];
     const char *name; // operationId
     const char *summary;
-    unsigned status;            // of success
-    const char *answer;         // what comes back
-    const struct schema *shape; // of it, for the documentation; may be NULL
-    const char *type;           // its media type; NULL: JSON
+    unsigned status;           // of success
+    const char *answer;        // what comes back
+    const struct shape *shape; // of it, for the documentation; may be NULL
+    const char *type;          // its media type; NULL: JSON
 };
 
 extern const struct route routes[];
 extern const size_t n_routes;
+extern const struct shape *const shapes[]; // ends with NULL
 
 struct route_match {
     const struct route *route; // NULL: none with this method
@@ -54,11 +63,11 @@ struct route_match {
     const char *param[ROUTE_PARAMS_MAX];
 };
 
-// `method` HEAD finds the routes of GET. Segments are decoded; the parameters point to them.
-struct route_match route_find(enum http_method method, const char *const *segments, size_t n);
+// HEAD finds the routes of GET. The parameters point into the target.
+struct route_match route_find(enum http_method method, const struct target *target);
 // Of any table: for tests.
 struct route_match route_find_in(const struct route *table, size_t n_table, enum http_method method,
-                                 const char *const *segments, size_t n);
+                                 const struct target *target);
 bool route_takes_query(const struct route *route, const char *name);
 const char *route_near_query(const struct route *route, const char *name); // a guess, or NULL
 // "GET, HEAD, POST, OPTIONS" of a set of methods.

@@ -22,7 +22,8 @@ void log_set_level(enum log_level level); // LOG_INFO until then
 int log_is_on(enum log_level level);
 int log_parse_level(const char *text, enum log_level *ret); // "info"; 0 or -EINVAL
 
-// Pairs of key and value, then NULL. A pair whose value is NULL is left out.
+// Pairs of key and value, then NULL. A pair whose value is NULL is left out. A value is cut ("...")
+// after 1 KiB, and pairs that would make the line longer than 4 KiB are left out (cut=yes).
 void log_line(enum log_level level, const char *msg, ...) __attribute__((sentinel));
 
 // A number as text, for log_line: LOG_U64(n). Lives until the end of the enclosing block.

@@ -2,6 +2,7 @@
 // Open addressing with linear probing; removed entries leave a mark until the table is made anew.
 #include "base/map.h"
 
+#include <assert.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,6 +78,7 @@ void *map_get(const struct map *map, const char *key)
 
 void map_put(struct map *map, const char *key, void *value)
 {
+    assert(value != NULL); // it would look removed
     if ((map->used + 1) * 4 > map->cap * 3)
         rebuild(map);
     uint64_t h = hash(key);

@@ -18,7 +18,7 @@ struct map {
 
 void map_done(struct map *map); // a map of zeros is an empty one
 void *map_get(const struct map *map, const char *key);
-void map_put(struct map *map, const char *key, void *value); // replaces key and value
+void map_put(struct map *map, const char *key, void *value); // replaces both; value is not NULL
 void *map_del(struct map *map, const char *key);             // what was there, or NULL
 // Walks all entries: start with *at = 0; NULL at the end. Entries may be removed on the way, not
 // added.

@@ -12,9 +12,37 @@ enum cli_exit {
     CLI_FAILED = 125, // Cay itself failed; other codes belong to what ran in the box
 };
 
+// A command, and where `cay help` lists it.
+struct command {
+    const char *name;
+    const char *group; // commands of one group stand together
+    const char *help;
+    int (*run)(int argc, char **argv);
+};
+extern const struct command cli_commands[]; // main.c; ends with a name of NULL
+#define GROUP_BOXES     "boxes"
+#define GROUP_SERVER    "the server"
+#define GROUP_SANDBOXES "sandboxes"
+
 int cmd_run(int argc, char **argv);
 int cmd_image(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
+int cmd_serve(int argc, char **argv);
+int cmd_upgrade(int argc, char **argv);
+int cmd_token(int argc, char **argv);
+int cmd_completion(int argc, char **argv);
+int cmd_create(int argc, char **argv);
+int cmd_ls(int argc, char **argv);
+int cmd_info(int argc, char **argv);
+int cmd_exec(int argc, char **argv);
+int cmd_ps(int argc, char **argv);
+int cmd_logs(int argc, char **argv);
+int cmd_kill(int argc, char **argv);
+int cmd_stats(int argc, char **argv);
+int cmd_events(int argc, char **argv);
+int cmd_sleep(int argc, char **argv);
+int cmd_wake(int argc, char **argv);
+int cmd_rm(int argc, char **argv);
 
 // Both print "cay: <message>" as one line to standard error.
 int cli_fail(const struct err *err);                       // returns CLI_FAILED

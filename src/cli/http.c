@@ -243,10 +243,28 @@ static int send_all(int fd, const char *data, size_t len, struct err *err)
 
 // -- the answer
 
-static int receive(int fd, struct reply *reply, struct err *err)
+// Waits for bytes, or for a signal that its caller wants to hear of. Waiting and letting it in are
+// one call, so that none falls between them.
+static int wait_readable(int fd, const struct http_call *call, struct err *err)
+{
+    struct pollfd wait = {.fd = fd, .events = POLLIN};
+    if (call->let_in == NULL)
+        return 0;
+    while (ppoll(&wait, 1, NULL, call->let_in) < 0) {
+        if (errno != EINTR)
+            return err_sys(err, errno, "wait for the answer");
+        if (call->on_signal(call->signal_data, err) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int receive(int fd, const struct http_call *call, struct reply *reply, struct err *err)
 {
     char bytes[READ_SIZE];
     while (reply->state != REPLY_DONE) {
+        if (wait_readable(fd, call, err) < 0)
+            return -1;
         ssize_t n = read(fd, bytes, sizeof bytes);
         if (n < 0 && errno == EINTR)
             continue;
@@ -285,7 +303,7 @@ int http_call(const struct http_place *place, const struct http_call *call, stru
                (call->body != NULL && send_all(fd, call->body, call->body_len, err) < 0)) {
         return -1;
     }
-    return receive(fd, reply, err);
+    return receive(fd, call, reply, err);
 }
 
 int http_encode(struct buf *buf, const char *text)

@@ -28,13 +28,12 @@ static bool ends_with(const char *text, const char *end)
 // The members that count bytes, wherever they stand.
 static bool is_size(const char *key)
 {
-    static const char *const names[] = {"memory", "disk", "memoryPeak", "peakMemory",
-                                        "memoryUsed", "diskUsed"};
+    static const char *const names[] = {"memory", "disk", "peakMemory"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (strcmp(key, names[i]) == 0)
             return true;
     }
-    return ends_with(key, "Bytes");
+    return false;
 }
 
 static void print_value(const struct json_node *node)
@@ -56,6 +55,9 @@ static void print_value(const struct json_node *node)
 static void print_members(const struct json_node *object, int indent)
 {
     for (const struct json_node *n = json_first(object); n != NULL; n = json_next(n)) {
+        // What every answer has, and the id once more: for programs.
+        if (strcmp(n->key, "success") == 0 || strcmp(n->key, "sandboxId") == 0)
+            continue;
         auto_buf key;
         buf_init(&key, REMOTE_TARGET_MAX);
         (void)text_plain(&key, n->key, strlen(n->key));

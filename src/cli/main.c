@@ -14,27 +14,34 @@
 #include "base/weaken.h"
 #include "cli/cli.h"
 
-struct command {
-    const char *name;
-    const char *help;
-    int (*run)(int argc, char **argv);
-};
-
-static const struct command commands[] = {
-    {"run",    "run a program in a box of its own",                  cmd_run   },
-    {"image",  "build, import, list and remove images",              cmd_image },
-    {"doctor", "try what this machine's kernel offers, and explain", cmd_doctor},
-};
-
-enum {
-    N_COMMANDS = sizeof commands / sizeof commands[0],
+const struct command cli_commands[] = {
+    {"run",        GROUP_BOXES,     "run a program in a box of its own",                  cmd_run       },
+    {"image",      GROUP_BOXES,     "build, import, list and remove images",              cmd_image     },
+    {"doctor",     GROUP_BOXES,     "try what this machine's kernel offers, and explain", cmd_doctor    },
+    {"serve",      GROUP_SERVER,    "serve sandboxes over HTTP",                          cmd_serve     },
+    {"upgrade",    GROUP_SERVER,    "put a new program in the place of a running server", cmd_upgrade   },
+    {"token",      GROUP_SERVER,    "make, list and revoke tokens",                       cmd_token     },
+    {"completion", GROUP_SERVER,    "print what a shell needs to complete these words",   cmd_completion},
+    {"create",     GROUP_SANDBOXES, "make a sandbox",                                     cmd_create    },
+    {"ls",         GROUP_SANDBOXES, "list them",                                          cmd_ls        },
+    {"info",       GROUP_SANDBOXES, "show one",                                           cmd_info      },
+    {"exec",       GROUP_SANDBOXES, "run a command in one",                               cmd_exec      },
+    {"ps",         GROUP_SANDBOXES, "list its processes",                                 cmd_ps        },
+    {"logs",       GROUP_SANDBOXES, "print what a process wrote",                         cmd_logs      },
+    {"kill",       GROUP_SANDBOXES, "send a signal to a process",                         cmd_kill      },
+    {"stats",      GROUP_SANDBOXES, "show what they use",                                 cmd_stats     },
+    {"events",     GROUP_SANDBOXES, "show what happened to one",                          cmd_events    },
+    {"sleep",      GROUP_SANDBOXES, "end their programs, keep their files",               cmd_sleep     },
+    {"wake",       GROUP_SANDBOXES, "wake them before they are used",                     cmd_wake      },
+    {"rm",         GROUP_SANDBOXES, "destroy them",                                       cmd_rm        },
+    {NULL,         NULL,            NULL,                                                 NULL          },
 };
 
 static const struct command *find_command(const char *name)
 {
-    for (size_t i = 0; i < N_COMMANDS; i++) {
-        if (strcmp(commands[i].name, name) == 0)
-            return &commands[i];
+    for (const struct command *c = cli_commands; c->name != NULL; c++) {
+        if (strcmp(c->name, name) == 0)
+            return c;
     }
     return NULL;
 }
@@ -43,11 +50,16 @@ static void print_help(FILE *out)
 {
     (void)fputs(
         "usage: cay COMMAND [ARG...]\n\n"
-        "Cay runs programs in boxes: isolated Linux environments that start in a millisecond.\n\n"
-        "commands:\n",
+        "Cay runs programs in boxes: isolated Linux environments that start in a millisecond. A\n"
+        "sandbox is a box that has a name and keeps its files, on a server.\n",
         out);
-    for (size_t i = 0; i < N_COMMANDS; i++)
-        (void)fprintf(out, "  %-8s  %s\n", commands[i].name, commands[i].help);
+    const char *group = "";
+    for (const struct command *c = cli_commands; c->name != NULL; c++) {
+        if (strcmp(group, c->group) != 0)
+            (void)fprintf(out, "\n%s:\n", c->group);
+        group = c->group;
+        (void)fprintf(out, "  %-10s  %s\n", c->name, c->help);
+    }
     (void)fputs("\n'cay help COMMAND' says more about one. 'cay --version' prints the version.\n"
                 "Try: cay run -- echo hello\n",
                 out);
@@ -57,10 +69,10 @@ static int unknown_command(const char *name)
 {
     const char *best = NULL;
     size_t best_distance = SIZE_MAX;
-    for (size_t i = 0; i < N_COMMANDS; i++) {
-        size_t distance = text_distance(name, commands[i].name);
-        if (distance < best_distance && text_near(name, commands[i].name)) {
-            best = commands[i].name;
+    for (const struct command *c = cli_commands; c->name != NULL; c++) {
+        size_t distance = text_distance(name, c->name);
+        if (distance < best_distance && text_near(name, c->name)) {
+            best = c->name;
             best_distance = distance;
         }
     }

@@ -79,7 +79,7 @@ static int one(struct remote *remote, const char *id, struct table *table, struc
     if (remote->json)
         (void)remote_print(remote, &answer);
     else
-        add_row(table, id, answer_root(&answer));
+        add_row(table, id, json_get(answer_root(&answer), "stats"));
     return 0;
 }
 

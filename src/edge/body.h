@@ -6,8 +6,8 @@
 //
 //     struct make { const char *id; struct body_int memory; };
 //     static const struct field make_fields[] = {
-//         {.name = "id", .type = FIELD_STRING, .at = offsetof(struct make, id), .max = 128},
-//         {.name = "memory", .type = FIELD_SIZE, .at = offsetof(struct make, memory)},
+//         FIELD("id", FIELD_STRING, offsetof(struct make, id), .max = 128),
+//         FIELD("memory", FIELD_SIZE, offsetof(struct make, memory)),
 //     };
 //
 // One thread at a time.
@@ -58,6 +58,13 @@ struct schema {
     size_t n;
     size_t size; // of the struct
 };
+
+// A row of a table, FIELD("id", FIELD_STRING, offsetof(...), .max = 128). (A macro also because
+// clang-format 14 crashes on arrays whose rows differ.)
+#define FIELD(field_name, field_type, offset, ...)                                                 \
+    {                                                                                              \
+        .name = (field_name), .type = (field_type), .at = (offset), __VA_ARGS__                    \
+    }
 
 #define SCHEMA(schema_name, struct_type, table)                                                    \
     {                                                                                              \

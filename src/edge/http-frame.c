@@ -96,7 +96,7 @@ static bool refuse(struct frame *f, unsigned status, const char *why)
     if (in_head(f->state))
         f->heads++;
     f->refused_at = f->heads;
-    f->refused_in = f->state;
+    f->refused_in = f->state == FRAME_CHUNK_LINE_LF ? FRAME_CHUNK_SIZE : f->state;
     f->status = status;
     f->why = why;
     f->state = FRAME_REFUSED;
@@ -124,21 +124,18 @@ const char *frame_ending(const struct frame *f)
         [FRAME_HEAD_LF] = "\n",
         [FRAME_BODY] = "",
         [FRAME_CHUNK_SIZE] = "0\r\n\r\n",
-        [FRAME_CHUNK_LINE_LF] = "0\r\n\r\n",
         [FRAME_CHUNK_CR] = "\r\n0\r\n\r\n",
         [FRAME_CHUNK_LF] = "\n0\r\n\r\n",
         [FRAME_LAST_CR] = "\r\n",
         [FRAME_LAST_LF] = "\n",
     };
-    switch ((int)f->refused_in) {
-    case FRAME_TARGET: // the first byte may have been the wrong one
-    case FRAME_QUERY:
+    if (f->refused_in == FRAME_TARGET || f->refused_in == FRAME_QUERY)
         return f->n_target == 0 ? "/ HTTP/1.1\r\n\r\n" : " HTTP/1.1\r\n\r\n";
-    case FRAME_VERSION:
+    if (f->refused_in == FRAME_VERSION)
         return &"HTTP/1.1\r\n\r\n"[f->at];
-    default:
-        return endings[f->refused_in];
-    }
+    if (f->refused_in == FRAME_CHUNK_SIZE && f->held < f->at)
+        return NULL; // frame_release has handed on a part of the size
+    return endings[f->refused_in];
 }
 
 // --- the request line
@@ -348,8 +345,9 @@ static bool feed_chunk_size(struct frame *f, char c)
     if (c == '\r' && f->at > 0) {
         f->state = FRAME_CHUNK_LINE_LF;
     } else {
-        if (digit < 0 || ++f->at > CHUNK_DIGITS_MAX)
+        if (digit < 0 || f->at == CHUNK_DIGITS_MAX)
             return bad(f, "a chunk's size is not a number");
+        f->at++;
         f->left = f->left * 16 + (uint64_t)digit;
     }
     f->held++;
@@ -371,8 +369,8 @@ static bool chunk_line_ends(struct frame *f)
 
 static bool feed_end(struct frame *f, char c)
 {
-    const char *what = in_head(f->state) ? "a line does not end with CR LF"
-                                         : "a chunk does not end with CR LF";
+    const char *what =
+        in_head(f->state) ? "a line does not end with CR LF" : "a chunk does not end with CR LF";
     bool cr = f->state == FRAME_LINE_CR || f->state == FRAME_CHUNK_CR || f->state == FRAME_LAST_CR;
     if (c != (cr ? '\r' : '\n'))
         return bad(f, what);

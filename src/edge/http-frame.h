@@ -69,7 +69,13 @@ static inline size_t frame_held(const struct frame *frame)
 {
     return frame->held;
 }
-// What completes the message that was refused, after what was handed on of it.
+// Hands on what is held, because a buffer is full.
+static inline void frame_release(struct frame *frame)
+{
+    frame->held = 0;
+}
+// What completes the message that was refused, after what was handed on of it. NULL when nothing
+// can, after frame_release.
 const char *frame_ending(const struct frame *frame);
 // Whether request number n is refused. It may only become known with its body.
 static inline bool frame_refuses(const struct frame *frame, unsigned n)

@@ -32,7 +32,7 @@ struct listener {
     struct MHD_Daemon *daemon;
     uv_poll_t poll; // on the daemon's epoll
     bool local;
-    bool quiet; // does not accept any more
+    bool is_dirty; // something changed that the library must look at
 };
 
 // What the server's own epoll tells of.
@@ -59,20 +59,19 @@ struct conn {
 
 // A refused client that may still be sending. Closing at once would reset the connection, and the
 // answer that says why would be lost on its way.
-struct linger {
+struct leaver {
     struct watched watched; // first
-    TAILQ_ENTRY(linger) all;
+    TAILQ_ENTRY(leaver) all;
     uint64_t until; // ms
     int fd;
 };
 
 enum phase {
-    PHASE_HEAD,    // the library has its target, not yet all of its head
-    PHASE_BODY,    // is being collected
-    PHASE_WORK,    // the handler has it, nothing is answered
-    PHASE_REPLY,   // answered whole
-    PHASE_STREAM,  // the answer is being written
-    PHASE_ENDED,   // a stream, all of which was written
+    PHASE_HEAD,   // the library has its target, not yet all of its head
+    PHASE_BODY,   // is being collected
+    PHASE_WORK,   // somebody holds it, nothing is answered
+    PHASE_STREAM, // somebody holds it and writes the answer
+    PHASE_REPLY,  // all of the answer is there; nobody holds it
     PHASE_MAX,
 };
 
@@ -83,14 +82,14 @@ struct http_request {
     enum phase phase;
     enum http_method method;
     const char *method_name;
-    unsigned number; // on its connection, from 1
-    bool in_handler; // the library calls us: nothing to resume
-    bool is_suspended;
-    bool is_cut;   // the library is to close the connection
-    bool is_young; // its client is not watched yet
-    bool is_drained;
-    bool active;
-    uint64_t born; // tick
+    unsigned number;   // on its connection, from 1
+    bool is_suspended; // the library does not touch it until it is resumed
+    bool is_cut;       // the connection is to be closed
+    bool is_young;     // its client is not watched yet
+    bool is_drained;   // its holder is to be told
+    bool is_active;    // counted
+    bool must_close;   // the connection, after the answer
+    uint64_t born;     // tick
     struct buf target;
     struct buf body;
     struct buf headers; // name NUL value NUL ...
@@ -110,7 +109,7 @@ struct http_request {
 
 TAILQ_HEAD(conn_list, conn);
 TAILQ_HEAD(request_list, http_request);
-TAILQ_HEAD(linger_list, linger);
+TAILQ_HEAD(leaver_list, leaver);
 
 struct http_server {
     uv_loop_t *loop;
@@ -122,7 +121,7 @@ struct http_server {
 
     uv_prepare_t prepare;
     uv_check_t check;
-    uv_idle_t spin;   // keeps the loop from sleeping while there is work left
+    uv_idle_t spin;   // keeps the loop from sleeping while a listener is dirty
     uv_timer_t sweep; // each second while there are connections
     uv_timer_t tick;  // while there are young requests or lingering clients
     uv_poll_t poll;   // on watch_fd
@@ -130,17 +129,20 @@ struct http_server {
     unsigned n_handles;
     uint64_t ticks;
 
-    bool is_dirty;   // something changed that the library must look at
-    bool is_running; // it does
     bool is_draining;
     bool is_stopping;
     unsigned n_conns, n_active, n_lingering, n_spare;
     struct conn_list conns, idle;
     struct request_list requests, young, drained, spare;
-    struct linger_list lingering;
+    struct leaver_list lingering;
 };
 
-void server_mark(struct http_server *server); // dirty: run the library before the loop sleeps
+void listener_mark(struct listener *listener); // dirty: the library runs before the loop sleeps
+void server_tick(struct http_server *server);  // the tick timer runs
+void server_sweep(struct http_server *server, bool on);
+
+// http-recv.c
+bool recv_is_ours(void);
 
 // http-conn.c
 void conn_notify(void *cls, struct MHD_Connection *mhd, void **socket_context,
@@ -148,11 +150,11 @@ void conn_notify(void *cls, struct MHD_Connection *mhd, void **socket_context,
 struct conn *conn_of_fd(int fd);
 void conn_set_busy(struct conn *conn, struct http_request *req);
 void conn_set_idle(struct conn *conn);
-void conn_close_idle(struct http_server *server); // all of them, or the oldest few
+void conn_close_idle(struct http_server *server);
 void conn_watch(struct conn *conn, bool only_reset);
 void conn_watch_event(uv_poll_t *poll, int status, int events);
 void conn_sweep(struct http_server *server, uint64_t now);
-void linger_sweep(struct http_server *server, uint64_t now);
+void linger_sweep(struct http_server *server, uint64_t now); // UINT64_MAX: all
 
 // http-request.c
 void *request_begin(void *cls, const char *uri, struct MHD_Connection *mhd);
@@ -162,8 +164,11 @@ enum MHD_Result request_step(void *cls, struct MHD_Connection *mhd, const char *
 void request_done(void *cls, struct MHD_Connection *mhd, void **con_cls,
                   enum MHD_RequestTerminationCode code);
 void request_free(struct http_request *req);
+void request_free_spare(struct http_server *server);
 void request_resume(struct http_request *req);
 void request_suspend(struct http_request *req);
-void request_gone(struct http_request *req); // tells its holder, and ends it
-void request_add_headers(struct http_request *req, struct MHD_Response *response);
-void request_send(struct http_request *req, unsigned status, struct MHD_Response *response);
+// Has the library close the connection. The holder hears of it by http_on_close, a little later.
+void request_cut(struct http_request *req);
+// Queues the answer with the headers that were added, and lets go of it.
+void request_send(struct http_request *req, unsigned status, const char *type,
+                  struct MHD_Response *response);

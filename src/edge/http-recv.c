@@ -27,16 +27,22 @@ static ssize_t again(void)
     return -1;
 }
 
-// The end of a message that was refused. Behind it there is nothing to read; the connection is
-// closed with the answer.
-static ssize_t give_ending(struct conn *conn, char *buf, size_t len)
+static ssize_t reset(void)
 {
-    size_t n = strlen(conn->ending);
-    if (n > len)
-        n = len;
-    memcpy(buf, conn->ending, n);
-    conn->ending += n;
-    return n > 0 ? (ssize_t)n : again();
+    errno = ECONNRESET;
+    return -1;
+}
+
+// The end of a message that was refused, behind the n bytes that are handed on of it. Then there is
+// nothing more to read: the connection is closed with the answer.
+static ssize_t give_ending(struct conn *conn, char *buf, size_t n, size_t len)
+{
+    size_t more = strlen(conn->ending);
+    if (more > len - n)
+        more = len - n;
+    memcpy(buf + n, conn->ending, more);
+    conn->ending += more;
+    return n + more > 0 ? (ssize_t)(n + more) : again();
 }
 
 // Of the `have` bytes in buf the first `held` were looked at before.
@@ -46,12 +52,15 @@ static ssize_t look(struct conn *conn, char *buf, size_t held, size_t have, size
     if (frame_is_idle(frame))
         conn->since = uv_now(conn->listener->server->loop);
     size_t good = held + frame_feed(frame, buf + held, have - held);
-    size_t n = good - frame_held(frame);
     if (frame->state == FRAME_REFUSED) {
         conn->ending = frame_ending(frame);
-        ssize_t more = n < len ? give_ending(conn, buf + n, len - n) : 0;
-        return more > 0 ? (ssize_t)n + more : n > 0 ? (ssize_t)n : again();
+        return conn->ending == NULL ? reset()
+                                    : give_ending(conn, buf, good - frame_held(frame), len);
     }
+    // The library takes a buffer that is not full for the last one until the socket stirs again.
+    if (have == len)
+        frame_release(frame);
+    size_t n = good - frame_held(frame);
     memcpy(conn->held, buf + n, frame_held(frame));
     return n > 0 ? (ssize_t)n : again();
 }
@@ -59,12 +68,12 @@ static ssize_t look(struct conn *conn, char *buf, size_t held, size_t have, size
 static ssize_t receive(struct conn *conn, char *buf, size_t len, int flags)
 {
     if (conn->ending != NULL)
-        return give_ending(conn, buf, len);
+        return give_ending(conn, buf, 0, len);
+    if (conn->frame.state == FRAME_REFUSED)
+        return reset();
     size_t held = frame_held(&conn->frame);
-    if (len <= held) { // never with the library's buffers
-        errno = ECONNRESET;
-        return -1;
-    }
+    if (len <= held) // never with the library's buffers
+        return reset();
     ssize_t n = recvfrom(conn->fd, buf + held, len - held, flags, NULL, NULL);
     if (n <= 0)
         return n;

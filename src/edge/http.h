@@ -48,13 +48,16 @@ struct http_config {
     unsigned n_listeners;
     http_handler_fn handler;
     void *data;
+    unsigned idle_seconds; // 0: EDGE_IDLE_SECONDS; for tests
 };
 
 int http_start(const struct http_config *config, struct http_server **ret, struct err *err);
 // No new connection is accepted, idle ones are closed; requests that run go on.
 void http_drain(struct http_server *server);
 unsigned http_active(const struct http_server *server); // requests without a complete answer
-void http_stop(struct http_server *server);             // closes everything and frees it
+// Closes everything but the listening sockets, which others may have too; holders of requests are
+// told before it returns. Frees the server when the loop has run once more.
+void http_stop(struct http_server *server);
 
 // --- what was asked: texts live as long as the request
 
@@ -70,8 +73,8 @@ const char *http_peer(const struct http_request *req); // "127.0.0.1:5000", "uni
 
 // --- the answer
 
-// Before http_reply or http_stream_begin. Names and values with control characters are refused (a
-// bug).
+// Before http_reply or http_stream_begin. Names and values with control characters, and more than
+// EDGE_REPLY_HEADERS_MAX bytes in all, are left out and logged (a bug).
 void http_add_header(struct http_request *req, const char *name, const char *value);
 // Takes the buffer's bytes (it is empty afterwards). `body` may be NULL. A 204 or 304 has none.
 // HEAD is answered as GET without the body.
@@ -83,7 +86,7 @@ void http_reply_close(struct http_request *req, unsigned status, const char *con
 
 // A body of unknown length. Writing copies and never waits; whoever writes more than a reader takes
 // looks at http_stream_queued and waits for the drain callback, which comes each time the queue has
-// become empty.
+// become empty. Whoever does not wait loses the stream at EDGE_STREAM_HARD_MAX.
 void http_stream_begin(struct http_request *req, unsigned status, const char *content_type);
 void http_stream_write(struct http_request *req, const void *data, size_t len);
 size_t http_stream_queued(const struct http_request *req);

@@ -18,11 +18,11 @@ enum {
     EDGE_LINGER_MS = 2000,    // a refused client may go on sending for so long, to hear why
     EDGE_LINGERING_MAX = 64,  // clients at a time
     EDGE_KEEPALIVE_IDLE = 30, // seconds of silence before TCP asks whether the other side is there
-    EDGE_STREAM_QUEUE_MAX = 256 * 1024,      // of a slow reader's stream, before its writer waits
-    EDGE_STREAM_HARD_MAX = 4 * 1024 * 1024,  // a writer that does not wait loses the stream here
-    EDGE_NAME_MAX = 128,                     // ids of sandboxes, sessions, processes
-    EDGE_ARGS_MAX = 1024,                    // argv
-    EDGE_ENV_MAX = 512,                      // variables of one sandbox or call
+    EDGE_STREAM_QUEUE_MAX = 256 * 1024,     // of a slow reader's stream, before its writer waits
+    EDGE_STREAM_HARD_MAX = 4 * 1024 * 1024, // a writer that does not wait loses the stream here
+    EDGE_NAME_MAX = 128,                    // ids of sandboxes, sessions, processes
+    EDGE_ARGS_MAX = 1024,                   // argv
+    EDGE_ENV_MAX = 512,                     // variables of one sandbox or call
     EDGE_LABELS_MAX = 64,
     EDGE_LABEL_MAX = 256,           // bytes of a label's name or value
     EDGE_COMMAND_MAX = 1024 * 1024, // bytes of a command line

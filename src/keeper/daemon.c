@@ -105,6 +105,7 @@ int daemon_start(const struct keeper_serving *serving, int *ret_sock, struct err
     auto_fd ours = ends[0], theirs = ends[1];
     if (fd_set_nonblock(ours, 1) < 0)
         return err_sys(err, errno, "make the daemon's socket");
+    (void)lseek(serving->conf, 0, SEEK_SET); // the one before has read it to its end
     pid_t pid = fork();
     if (pid < 0)
         return err_sys(err, errno, "fork the daemon");

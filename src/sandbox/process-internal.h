@@ -19,12 +19,12 @@ struct process {
     struct process_row row;
     unsigned refs;
     bool alive;
-    bool awake;          // the sandbox is busy with it
-    bool swept;          // in processes->gone
-    bool loss_told;      // bytes that its log could not take were reported
+    bool awake;     // the sandbox is busy with it
+    bool swept;     // in processes->gone
+    bool loss_told; // bytes that its log could not take were reported
     struct process *next_gone;
-    struct job *job;     // NULL: not running (or not any more)
-    process_fn fn;       // not NULL: it is starting
+    struct job *job; // NULL: not running (or not any more)
+    process_fn fn;   // not NULL: it is starting
     void *data;
     struct pump *pumps[LOG_STREAMS];
     struct feed *feed;

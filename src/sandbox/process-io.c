@@ -252,6 +252,8 @@ void feed_open(struct process *p, int fd)
 int feed_write(struct process *p, const void *data, size_t len, bool end, struct err *err)
 {
     struct feed *feed = p->feed;
+    if (feed->end)
+        return err_set(err, ERR_CONFLICT, "the end of standard input was sent before");
     if (len > feed->queue.max - feed->queue.len)
         return err_set(err, ERR_EXHAUSTED,
                        "the process has not read what was sent before; try again later");

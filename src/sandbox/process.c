@@ -83,10 +83,11 @@ void processes_forget(struct sandbox *s)
 {
     struct processes *all = s->processes;
     struct process *p;
+    size_t at;
     if (all == NULL)
         return;
     (void)sandbox_ref(s); // what is let go of here may be all that held it
-    for (size_t at = 0; (p = map_next(&all->by_id, &at)) != NULL;)
+    while (at = 0, (p = map_next(&all->by_id, &at)) != NULL) // those who are told may find others
         process_let_go(p);
     sweep(all);
     s->processes = NULL;

@@ -59,7 +59,10 @@ void process_watch_free(struct process_watch *watch);
 
 // --- for the fleet
 
-void processes_adopt(struct sandbox *s);  // after a restart, when the box's jobs are known
-void processes_forget(struct sandbox *s); // the sandbox leaves memory, or is destroyed
-void processes_lost(struct fleet *fleet, int64_t sandbox); // rows that run, of a box that is gone
-void processes_destroy(struct sandbox *s);                 // with rows and logs
+void processes_adopt(struct sandbox *s); // after a restart, when the box's jobs are known
+// The sandbox leaves memory, or is destroyed. What runs goes on, in nobody's care. References that
+// processes had to the sandbox are given back, but it is not freed by that.
+void processes_forget(struct sandbox *s);
+// Rows that run, of a box that is gone, and a sandbox that is not in memory (or has no jobs there).
+void processes_lost(struct fleet *fleet, int64_t sandbox);
+void processes_destroy(struct sandbox *s); // with rows and logs

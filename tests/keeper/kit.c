@@ -101,6 +101,14 @@ void kit_stop(void)
     }
 }
 
+void kit_attach(int sock, pid_t pid)
+{
+    fd_close(keeper.sock);
+    while (n_ready > 0)
+        fd_close(ready[--n_ready].guest);
+    keeper = (struct keeper_process){.sock = sock, .pid = pid};
+}
+
 int kit_sock(void)
 {
     return keeper.sock;

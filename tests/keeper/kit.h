@@ -50,6 +50,8 @@ const char *kit_data(void);
 
 void kit_start(const struct keeper_config *config); // .data is filled in
 void kit_stop(void);
+// A keeper that somebody else has started, and its socket, which becomes the kit's; -1 for none.
+void kit_attach(int sock, pid_t pid);
 int kit_sock(void);
 pid_t kit_pid(void);
 // Waits for the next message and checks its type. Boxes handed out ahead (KEEPER_READY) are put

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Follows the log of a process into a streamed answer: as server-sent events, or as the bytes of
+// one stream. Nothing is kept in between: what the reader has not taken yet stays in the log, and
+// what may not be cut (a character of several bytes) is simply not read yet.
+#pragma once
+
+#include "api/call.h"
+#include "sandbox/process.h"
+
+struct follow_request {
+    bool wanted[LOG_STREAMS];
+    uint64_t offset[LOG_STREAMS];
+    bool live;  // until the process ends; else what there is now
+    bool raw;   // bytes, of one stream
+    bool start; // an event about the process comes first
+};
+
+void follow_begin(struct call *call, struct process *p, const struct follow_request *request);
+
+// "<process>.<offset of stdout>.<offset of stderr>": the id of an event. 0 or -1. The name is cut
+// off in place.
+int follow_parse_id(char *id, uint64_t offset[LOG_STREAMS]);
+int follow_parse_offsets(const char *text, uint64_t offset[LOG_STREAMS]); // "12.34"
+
+// How much of the bytes can be told as text: all of it but for a character that is not complete.
+// 0 when there is none, or when it is not text at all (*ret_text is false then).
+size_t follow_text(const char *data, size_t len, bool *ret_text);
+// One piece of a stream as an object's members: "offset", "data", perhaps "encoding".
+void follow_show(struct json *j, uint64_t at, const char *data, size_t len);

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether it works, and what it is.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/call.h"
+#include "api/handlers.h"
+#include "api/show.h"
+
+static double load_1m(void)
+{
+    double load[1] = {0};
+    return getloadavg(load, 1) == 1 ? load[0] : 0;
+}
+
+static void show_machine(struct json *j, const struct api *api)
+{
+    struct fleet_stats stats;
+    fleet_stats(api->fleet, &stats);
+    show_str(j, "tier", "namespaces");
+    json_key(j, "pool");
+    json_open_object(j);
+    show_int(j, "ready", stats.ready);
+    json_close_object(j);
+    json_key(j, "load");
+    json_open_object(j);
+    show_ms(j, "load1m", load_1m());
+    show_int(j, "running", stats.running);
+    show_int(j, "waiting", stats.waiting);
+    show_int(j, "boxes", stats.boxes_max);
+    json_close_object(j);
+    show_bool(j, "volume", stats.has_volume);
+    show_int(j, "restarts", stats.restarts);
+}
+
+// No database: it is asked often, and must answer when little else does.
+void handle_health(struct call *call)
+{
+    struct buf buf;
+    struct json j;
+    bool known = auth_peek(call);
+    buf_init(&buf, 4096);
+    json_init(&j, &buf);
+    json_open_object(&j);
+    show_bool(&j, "ok", !call->api->draining);
+    show_str(&j, "status", call->api->draining ? "draining" : "healthy");
+    show_str(&j, "service", "cay");
+    show_str(&j, "version", CAY_VERSION);
+    show_time_now(&j, "timestamp");
+    if (known)
+        show_machine(&j, call->api);
+    json_close_object(&j);
+    call_reply_json(call, call->api->draining ? 503 : 200, &j);
+}
+
+static const char index_text[] =
+    "Cay " CAY_VERSION ": isolated Linux sandboxes over HTTP.\n\n"
+    "  curl -X PUT  -H \"Authorization: Bearer $CAY_TOKEN\" http://HOST/sandbox/demo\n"
+    "  curl -X POST -H \"Authorization: Bearer $CAY_TOKEN\" http://HOST/sandbox/demo/exec \\\n"
+    "       -d '{\"command\":\"echo hello\"}'\n\n"
+    "All routes: /openapi.json   Health: /health\n";
+
+void handle_index(struct call *call)
+{
+    struct buf buf;
+    struct json j;
+    buf_init(&buf, 4096);
+    if (call_accepts(call, "text/html")) {
+        (void)buf_append_str(&buf, index_text);
+        call_reply(call, 200, "text/plain; charset=utf-8", &buf);
+        return;
+    }
+    json_init(&j, &buf);
+    json_open_object(&j);
+    show_str(&j, "service", "cay");
+    show_str(&j, "version", CAY_VERSION);
+    show_str(&j, "description", "Isolated Linux sandboxes over HTTP");
+    show_str(&j, "openapi", "/openapi.json");
+    show_str(&j, "health", "/health");
+    json_close_object(&j);
+    call_reply_json(call, 200, &j);
+}
+
+void handle_openapi(struct call *call)
+{
+    struct buf buf;
+    buf_init(&buf, call->api->openapi.len + 1);
+    (void)buf_append(&buf, call->api->openapi.data, call->api->openapi.len);
+    call_reply(call, 200, "application/json", &buf);
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers for Prometheus, in its text format.
+#include <inttypes.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "api/call.h"
+#include "api/handlers.h"
+#include "base/fd.h"
+
+enum { METRICS_MAX = 256 * 1024 };
+
+static void head(struct buf *b, const char *name, const char *type, const char *help)
+{
+    (void)buf_printf(b, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void number(struct buf *b, const char *name, const char *type, const char *help, uint64_t n)
+{
+    head(b, name, type, help);
+    (void)buf_printf(b, "%s %" PRIu64 "\n", name, n);
+}
+
+static void put_fleet(struct buf *b, const struct fleet *fleet)
+{
+    struct fleet_stats s;
+    fleet_stats(fleet, &s);
+    number(b, "cay_sandbox_created_total", "counter", "Sandboxes made.", s.created);
+    number(b, "cay_sandbox_woken_total", "counter", "Sandboxes woken.", s.woken);
+    number(b, "cay_sandbox_slept_total", "counter", "Sandboxes put to sleep.", s.slept);
+    number(b, "cay_sandbox_destroyed_total", "counter", "Sandboxes destroyed.", s.destroyed);
+    number(b, "cay_boxes_lost_total", "counter", "Boxes that died by themselves.", s.lost);
+    number(b, "cay_admission_refused_total", "counter", "Boxes refused for want of room.",
+           s.refused);
+    number(b, "cay_execs_total", "counter", "Programs started in boxes.", s.execs);
+    number(b, "cay_daemon_restarts", "gauge", "How often the daemon was started again.",
+           s.restarts);
+    number(b, "cay_pool_ready", "gauge", "Boxes that stand ready.", s.ready);
+    number(b, "cay_boxes_running", "gauge", "Boxes in use.", s.running);
+    number(b, "cay_boxes_waiting", "gauge", "Boxes asked for.", s.waiting);
+    number(b, "cay_boxes_max", "gauge", "Boxes at most.", s.boxes_max);
+    head(b, "cay_ends_total", "counter", "Ends of execs, processes and commands, by reason.");
+    for (int i = END_NONE + 1; i < END_REASON_MAX; i++)
+        (void)buf_printf(b, "cay_ends_total{reason=\"%s\"} %" PRIu64 "\n",
+                         end_reason_name((enum end_reason)i), s.ends[i]);
+}
+
+static void put_timing(struct buf *b, const struct fleet *fleet, enum fleet_timing which)
+{
+    static const struct {
+        const char *name, *help;
+    } names[TIMING_MAX] = {
+        [TIMING_CREATE] = {"cay_sandbox_create_seconds",
+                           "From the request to a sandbox that runs."                           },
+        [TIMING_WAKE] = {"cay_sandbox_wake_seconds",   "From asleep to running."              },
+        [TIMING_EXEC] = {"cay_exec_seconds",           "From the start of an exec to its end."},
+    };
+    const struct timing *t = fleet_timing(fleet, which);
+    const char *name = names[which].name;
+    uint64_t sum = 0;
+    head(b, name, "histogram", names[which].help);
+    for (int i = 0; i < TIMING_BUCKETS; i++) {
+        sum += t->bucket[i];
+        (void)buf_printf(b, "%s_bucket{le=\"%g\"} %" PRIu64 "\n", name, timing_bounds[i], sum);
+    }
+    (void)buf_printf(b, "%s_bucket{le=\"+Inf\"} %" PRIu64 "\n%s_sum %.9g\n%s_count %" PRIu64 "\n",
+                     name, t->count, name, t->sum, name, t->count);
+}
+
+static void put_requests(struct buf *b, const struct api *api)
+{
+    static const char *const methods[API_METHODS] = {"GET",   "HEAD",   "POST",    "PUT",
+                                                     "PATCH", "DELETE", "OPTIONS", "other"};
+    unsigned streams = 0;
+    head(b, "cay_http_requests_total", "counter", "Requests answered, by method and status.");
+    for (int m = 0; m < API_METHODS; m++) {
+        for (int c = 0; c < API_CLASSES; c++) {
+            if (api->requests_by[m][c] > 0)
+                (void)buf_printf(
+                    b, "cay_http_requests_total{method=\"%s\",code=\"%dxx\"} %" PRIu64 "\n",
+                    methods[m], c + 1, api->requests_by[m][c]);
+        }
+    }
+    for (const struct call *c = api->streams; c != NULL; c = c->stream_next)
+        streams++;
+    number(b, "cay_http_streams", "gauge", "Streamed answers that are open.", streams);
+}
+
+static void put_process(struct buf *b)
+{
+    char text[256];
+    unsigned long long size, resident;
+    if (fd_read_file(-1, "/proc/self/statm", text, sizeof text) > 0 &&
+        sscanf(text, "%llu %llu", &size, &resident) == 2) {
+        uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+        number(b, "process_resident_memory_bytes", "gauge", "Resident memory of the daemon.",
+               resident * page);
+        number(b, "process_virtual_memory_bytes", "gauge", "Virtual memory of the daemon.",
+               size * page);
+    }
+    head(b, "cay_build_info", "gauge", "The version.");
+    (void)buf_printf(b, "cay_build_info{version=\"%s\"} 1\n", CAY_VERSION);
+}
+
+void handle_metrics(struct call *call)
+{
+    struct buf b;
+    buf_init(&b, METRICS_MAX);
+    put_fleet(&b, call->api->fleet);
+    for (int i = 0; i < TIMING_MAX; i++)
+        put_timing(&b, call->api->fleet, (enum fleet_timing)i);
+    put_requests(&b, call->api);
+    put_process(&b);
+    call_reply(call, 200, "text/plain; version=0.0.4; charset=utf-8", &b);
+}

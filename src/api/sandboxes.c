@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sandboxes themselves: making, finding, changing, ending them.
+#include <stdio.h>
+#include <string.h>
+
+#include "api/call.h"
+#include "api/handlers.h"
+#include "api/schemas.h"
+#include "api/show.h"
+#include "box/limits.h"
+
+#define SLEEP_AFTER_MAX (INT64_C(366) * 86400 * 1000)
+
+struct settings_body {
+    const char *id, *image, *user_id;
+    struct body_int memory, disk, pids, cpus, sleep_after;
+    struct body_bool keep_alive, ephemeral;
+    struct body_map env, labels;
+};
+
+#define AT(member) offsetof(struct settings_body, member)
+
+#define COMMON_FIELDS                                                                              \
+    FIELD("memory", FIELD_SIZE, AT(memory), .min = LIMIT_MEMORY_MIN, .max = LIMIT_BYTES_MAX,       \
+          .help = "Memory in bytes, or a text such as \"512m\"; 1g if not given"),                 \
+        FIELD("disk", FIELD_SIZE, AT(disk), .min = LIMIT_DISK_MIN, .max = LIMIT_BYTES_MAX,         \
+              .help = "Disk in bytes, or a text such as \"2g\"; 2g if not given"),                 \
+        FIELD("pids", FIELD_INT, AT(pids), .min = LIMIT_PIDS_MIN, .max = LIMIT_PIDS_MAX,           \
+              .help = "Processes and threads; 256 if not given"),                                  \
+        FIELD("cpus", FIELD_CPUS, AT(cpus), .min = LIMIT_CPU_MIN, .max = LIMIT_CPU_MAX,            \
+              .help = "Processor cores, such as 0.5; 1 if not given"),                             \
+        FIELD("env", FIELD_ENV, AT(env), .max = EDGE_ENV_MAX,                                      \
+              .help = "Variables of everything that runs in it"),                                  \
+        FIELD("labels", FIELD_LABELS, AT(labels), .max = EDGE_LABELS_MAX,                          \
+              .help = "The caller's own names and values, to filter the list by"),                 \
+        FIELD("sleepAfter", FIELD_SECONDS, AT(sleep_after), .min = 1000, .max = SLEEP_AFTER_MAX,   \
+              .help =                                                                              \
+                  "Falls asleep after so long without use: seconds, or a text such as \"10m\""),   \
+        FIELD("keepAlive", FIELD_BOOL, AT(keep_alive), .help = "Never falls asleep")
+
+#define NEW_FIELDS                                                                                 \
+    FIELD("image", FIELD_STRING, AT(image), .max = KEEPER_IMAGE_MAX - 1,                           \
+          .help = "What it is made of; \"host\" if not given"),                                    \
+        FIELD("ephemeral", FIELD_BOOL, AT(ephemeral),                                              \
+              .help = "Its disk is lost when it falls asleep"),                                    \
+        FIELD("userId", FIELD_STRING, AT(user_id), .max = 256,                                     \
+              .help = "The caller's own name for whom it is for")
+
+#define LATER(name) FIELD(name, FIELD_LATER, 0)
+#define LATER_FIELDS                                                                               \
+    LATER("languages"), LATER("network"), LATER("secrets"), LATER("ports"), LATER("gitUrl"),       \
+        LATER("gitBranch"), LATER("sync"), LATER("restore"), LATER("durable"),                     \
+        LATER("archiveAfter"), LATER("sharedZygote"), LATER("snapshot"), LATER("config")
+
+static const struct field create_fields[] = {
+    FIELD(
+        "id", FIELD_STRING, AT(id), .max = EDGE_NAME_MAX,
+        .help =
+            "Letters, digits, '.', '_', '-'; a letter or digit at both ends; made up if not given"),
+    NEW_FIELDS,
+    COMMON_FIELDS,
+    LATER_FIELDS,
+};
+static const struct field put_fields[] = {
+    NEW_FIELDS,
+    COMMON_FIELDS,
+    LATER_FIELDS,
+};
+static const struct field patch_fields[] = {
+    COMMON_FIELDS,
+    LATER_FIELDS,
+    FIELD("id", FIELD_FIXED, 0),
+    FIELD("image", FIELD_FIXED, 0),
+    FIELD("ephemeral", FIELD_FIXED, 0),
+    FIELD("userId", FIELD_FIXED, 0),
+};
+
+const struct schema create_schema = SCHEMA("CreateSandbox", struct settings_body, create_fields);
+const struct schema put_schema = SCHEMA("PutSandbox", struct settings_body, put_fields);
+const struct schema patch_schema = SCHEMA("PatchSandbox", struct settings_body, patch_fields);
+
+// -- settings
+
+static struct sandbox_settings settings_of(const struct settings_body *b)
+{
+    return (struct sandbox_settings){
+        .id = b->id,
+        .image = b->image,
+        .limits = {.memory = (uint64_t)b->memory.value,
+                   .disk = (uint64_t)b->disk.value,
+                   .pids = (uint32_t)b->pids.value,
+                   .cpu_milli = (uint32_t)b->cpus.value},
+        .sleep_after_ms = b->sleep_after.given ? b->sleep_after.value : -1,
+        .keep_alive = b->keep_alive.value,
+        .ephemeral = b->ephemeral.value,
+        .env = b->env.json,
+        .labels = b->labels.json,
+        .user_id = b->user_id,
+    };
+}
+
+// -- answers
+
+static void begin(struct json *j, struct buf *buf, const struct sandbox_row *row)
+{
+    buf_init(buf, SHOW_MAX);
+    json_init(j, buf);
+    json_open_object(j);
+    show_bool(j, "success", true);
+    show_str(j, "sandboxId", row->id);
+}
+
+static void reply_sandbox(struct call *call, struct sandbox *s, unsigned status, bool created)
+{
+    struct buf buf;
+    struct json j;
+    begin(&j, &buf, sandbox_row(s));
+    show_sandbox(&j, sandbox_row(s));
+    if (call->route->method != HTTP_PATCH)
+        show_bool(&j, "created", created);
+    json_close_object(&j);
+    call_reply_json(call, status, &j);
+}
+
+static void on_made(void *data, struct sandbox *s, bool created, const struct err *err)
+{
+    struct call *call = data;
+    if (err != NULL && err->code != ERR_NONE)
+        call_fail(call, err);
+    else
+        reply_sandbox(call, s, created ? 201 : 200, created);
+    call_unref(call);
+}
+
+static void create(struct call *call, const char *id)
+{
+    struct sandbox_settings settings = settings_of(call->body.values);
+    if (id != NULL)
+        settings.id = id;
+    if (settings.id != NULL && !sandbox_id_valid(settings.id)) {
+        call_error(
+            call, ERROR_INVALID_REQUEST, NULL,
+            "id: must be 1 to %d letters, digits, '.', '_' and '-', with a letter or digit at "
+            "both ends",
+            EDGE_NAME_MAX);
+        return;
+    }
+    fleet_create(call->api->fleet, call->tenant, &settings, on_made, call_ref(call));
+}
+
+void handle_create(struct call *call)
+{
+    create(call, NULL);
+}
+
+void handle_put(struct call *call)
+{
+    create(call, call->param[0]);
+}
+
+// -- one
+
+static void on_got(void *data, const struct keeper_used *used, const struct err *err)
+{
+    struct call *call = data;
+    struct buf buf;
+    struct json j;
+    (void)err; // it does not run: then there is nothing to tell
+    begin(&j, &buf, sandbox_row(call->sandbox));
+    show_sandbox(&j, sandbox_row(call->sandbox));
+    json_key(&j, "stats");
+    if (used != NULL)
+        show_usage(&j, used);
+    else
+        json_put_null(&j);
+    json_close_object(&j);
+    call_reply_json(call, 200, &j);
+    call_unref(call);
+}
+
+// GET and GET .../stats: what the row says, and what the box uses if there is one.
+void handle_get(struct call *call)
+{
+    if (sandbox_box(call->sandbox) != 0)
+        sandbox_usage(call->sandbox, on_got, call_ref(call));
+    else
+        on_got(call_ref(call), NULL, NULL);
+}
+
+void handle_stats(struct call *call)
+{
+    handle_get(call);
+}
+
+static void on_changed(void *data, struct sandbox *s, bool created, const struct err *err)
+{
+    struct call *call = data;
+    (void)created;
+    if (err != NULL && err->code != ERR_NONE)
+        call_fail(call, err);
+    else
+        reply_sandbox(call, s != NULL ? s : call->sandbox, 200, false);
+    call_unref(call);
+}
+
+void handle_patch(struct call *call)
+{
+    const struct settings_body *b = call->body.values;
+    struct sandbox_settings settings = settings_of(b);
+    unsigned which = 0;
+    if (b->memory.given || b->disk.given || b->pids.given || b->cpus.given)
+        which |= PATCH_LIMITS;
+    if (b->sleep_after.given)
+        which |= PATCH_SLEEP_AFTER;
+    if (b->keep_alive.given)
+        which |= PATCH_KEEP_ALIVE;
+    if (b->env.json != NULL)
+        which |= PATCH_ENV;
+    if (b->labels.json != NULL)
+        which |= PATCH_LABELS;
+    sandbox_patch(call->sandbox, &settings, which, on_changed, call_ref(call));
+}
+
+void handle_wake(struct call *call)
+{
+    sandbox_wake(call->sandbox, on_changed, call_ref(call));
+}
+
+void handle_sleep(struct call *call)
+{
+    sandbox_sleep(call->sandbox, "asked", on_changed, call_ref(call));
+}
+
+static void on_destroyed(void *data, struct sandbox *s, bool created, const struct err *err)
+{
+    struct call *call = data;
+    struct buf buf;
+    struct json j;
+    (void)s;
+    (void)created;
+    if (err != NULL && err->code != ERR_NONE) {
+        call_fail(call, err);
+    } else {
+        buf_init(&buf, SHOW_MAX);
+        json_init(&j, &buf);
+        json_open_object(&j);
+        show_bool(&j, "success", true);
+        show_str(&j, "sandboxId", call->param[0]);
+        show_str(&j, "status", "destroyed");
+        json_close_object(&j);
+        call_reply_json(call, 200, &j);
+    }
+    call_unref(call);
+}
+
+void handle_delete(struct call *call)
+{
+    sandbox_destroy(call->sandbox, on_destroyed, call_ref(call));
+}
+
+// -- the list
+
+struct page {
+    struct json *j;
+    unsigned n, max;
+    char last[EDGE_NAME_MAX + 1];
+    bool more;
+};
+
+static int see_sandbox(void *data, const struct sandbox_row *row)
+{
+    struct page *page = data;
+    if (page->n == page->max) {
+        page->more = true;
+        return 1;
+    }
+    page->n++;
+    (void)snprintf(page->last, sizeof page->last, "%s", row->id);
+    json_open_object(page->j);
+    show_sandbox(page->j, row);
+    json_close_object(page->j);
+    return 0;
+}
+
+static int parse_status(struct call *call, enum sandbox_status *ret)
+{
+    const char *text = call_query(call, "status");
+    if (text == NULL)
+        return 0;
+    for (int s = SANDBOX_SLEEPING; s <= SANDBOX_DESTROYING; s++) {
+        if (strcmp(text, show_status((enum sandbox_status)s)) == 0) {
+            *ret = (enum sandbox_status)s;
+            return 0;
+        }
+    }
+    call_error(call, ERROR_INVALID_REQUEST, NULL,
+               "?status: must be running, sleeping or destroying");
+    return -1;
+}
+
+static void list(struct call *call, const struct sandbox_query *query, unsigned max)
+{
+    struct buf buf;
+    struct json j;
+    struct err err;
+    struct page page = {.j = &j, .max = max};
+    buf_init(&buf, SHOW_MAX);
+    json_init(&j, &buf);
+    json_open_object(&j);
+    show_bool(&j, "success", true);
+    json_key(&j, "sandboxes");
+    json_open_array(&j);
+    if (db_sandbox_each(call->api->db, query, see_sandbox, &page, &err) < 0) {
+        buf_done(&buf);
+        call_fail(call, &err);
+        return;
+    }
+    json_close_array(&j);
+    show_str(&j, "next", page.more ? page.last : NULL);
+    json_close_object(&j);
+    call_reply_json(call, 200, &j);
+}
+
+void handle_list(struct call *call)
+{
+    uint64_t max;
+    struct sandbox_query query = {.tenant = call->tenant, .after = call_query(call, "after")};
+    char key[EDGE_LABEL_MAX + 1];
+    const char *label = call_query(call, "label");
+    if (parse_status(call, &query.status) < 0 ||
+        call_query_u64(call, "limit", EDGE_PAGE_MAX, EDGE_PAGE_DEFAULT, &max) < 0)
+        return;
+    if (label != NULL) { // "key", or "key=value"
+        size_t len = strcspn(label, "=");
+        if (len == 0 || len > EDGE_LABEL_MAX) {
+            call_error(call, ERROR_INVALID_REQUEST, NULL, "?label: must be NAME or NAME=VALUE");
+            return;
+        }
+        (void)snprintf(key, sizeof key, "%.*s", (int)len, label);
+        query.label_key = key;
+        query.label_value = label[len] == '=' ? label + len + 1 : NULL;
+    }
+    query.max = (unsigned)max + 1; // one more tells whether there is a next page
+    list(call, &query, (unsigned)max);
+}

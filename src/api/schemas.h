@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bodies that routes take, each beside its handler.
+#pragma once
+
+#include "edge/body.h"
+
+extern const struct schema create_schema, put_schema, patch_schema;
+extern const struct schema exec_schema;
+extern const struct schema session_schema;
+extern const struct schema process_schema, signal_schema, stdin_schema, wait_schema;
+extern const struct schema token_schema, tenant_schema;

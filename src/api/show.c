@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/show.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/text.h"
+#include "wire/guest-msg.h"
+
+enum {
+    EXIT_TIMEOUT = 124,
+    EXIT_BOX_LOST = 125,
+};
+
+void show_str(struct json *j, const char *key, const char *text)
+{
+    json_key(j, key);
+    json_put_str(j, text);
+}
+
+void show_int(struct json *j, const char *key, int64_t n)
+{
+    json_key(j, key);
+    json_put_int(j, n);
+}
+
+void show_bool(struct json *j, const char *key, bool value)
+{
+    json_key(j, key);
+    json_put_bool(j, value);
+}
+
+void show_raw(struct json *j, const char *key, const char *json)
+{
+    json_key(j, key);
+    if (json != NULL && *json != '\0')
+        json_put_raw(j, json, strlen(json));
+    else
+        json_put_null(j);
+}
+
+void show_ms(struct json *j, const char *key, double ms)
+{
+    json_key(j, key);
+    json_put_double(j, ms);
+}
+
+void show_time(struct json *j, const char *key, int64_t ms)
+{
+    char text[40];
+    struct tm tm;
+    time_t seconds = ms / 1000;
+    json_key(j, key);
+    if (ms <= 0 || gmtime_r(&seconds, &tm) == NULL) {
+        json_put_null(j);
+        return;
+    }
+    size_t n = strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &tm);
+    (void)snprintf(text + n, sizeof text - n, ".%03dZ", (int)(ms % 1000));
+    json_put_str(j, text);
+}
+
+void show_time_now(struct json *j, const char *key)
+{
+    show_time(j, key, db_now_ms());
+}
+
+void show_bytes(struct json *j, const char *key, const void *data, size_t len)
+{
+    bool text = utf8_valid(data, len);
+    json_key(j, key);
+    if (text) {
+        json_put_strn(j, data, len);
+        return;
+    }
+    json_put_base64(j, data, len);
+    show_str(j, "encoding", "base64");
+}
+
+// -- sandboxes
+
+const char *show_status(enum sandbox_status status)
+{
+    switch (status) {
+    case SANDBOX_SLEEPING:
+        return "sleeping";
+    case SANDBOX_RUNNING:
+        return "running";
+    case SANDBOX_DESTROYING:
+        return "destroying";
+    }
+    return "unknown";
+}
+
+static void show_limits(struct json *j, const struct sandbox_row *row)
+{
+    json_key(j, "limits");
+    json_open_object(j);
+    show_int(j, "memory", row->memory);
+    show_int(j, "disk", row->disk);
+    show_int(j, "pids", row->pids);
+    json_key(j, "cpus");
+    json_put_double(j, (double)row->cpu_milli / 1000.0);
+    json_close_object(j);
+}
+
+void show_sandbox(struct json *j, const struct sandbox_row *row)
+{
+    show_str(j, "id", row->id);
+    show_str(j, "slug", row->slug);
+    show_str(j, "status", show_status(row->status));
+    show_str(j, "image", row->image);
+    show_limits(j, row);
+    show_raw(j, "labels", row->labels != NULL ? row->labels : "{}");
+    show_str(j, "userId", row->user_id);
+    show_str(j, "provider", "local");
+    json_key(j, "box");
+    if (row->box > 0)
+        json_put_int(j, row->box);
+    else
+        json_put_null(j);
+    show_int(j, "boxes", row->boxes);
+    show_ms(j, "sleepAfter", (double)row->sleep_after_ms / 1000.0);
+    show_bool(j, "keepAlive", row->keep_alive);
+    show_bool(j, "ephemeral", row->ephemeral);
+    show_time(j, "createdAt", row->created_ms);
+    show_time(j, "updatedAt", row->updated_ms);
+    show_time(j, "lastActiveAt", row->active_ms);
+    show_time(j, "workspaceSyncedAt", 0);
+}
+
+void show_usage(struct json *j, const struct keeper_used *used)
+{
+    json_open_object(j);
+    show_ms(j, "cpu", (double)used->cpu_usec / 1000.0);
+    show_int(j, "memory", (int64_t)used->memory);
+    show_int(j, "peakMemory", (int64_t)used->memory_peak);
+    show_int(j, "disk", (int64_t)used->disk);
+    show_int(j, "pids", used->pids);
+    show_int(j, "oomKills", used->oom_kills);
+    json_close_object(j);
+}
+
+// -- ends
+
+int show_exit_code(const struct job_end *end)
+{
+    switch (end->reason) {
+    case END_EXIT:
+        return end->exit_code;
+    case END_SIGNAL:
+    case END_KILLED:
+        return 128 + (end->signal > 0 ? end->signal : SIGKILL);
+    case END_OOM:
+        return 128 + SIGKILL;
+    case END_TIMEOUT:
+        return EXIT_TIMEOUT;
+    case END_NONE:
+    case END_BOX_LOST:
+    case END_REASON_MAX:
+        break;
+    }
+    return EXIT_BOX_LOST;
+}
+
+static void show_limits_hit(struct json *j, const struct job_end *end, bool truncated)
+{
+    if ((end->limits & (GUEST_LIMIT_OOM | GUEST_LIMIT_PIDS | GUEST_LIMIT_DISK)) == 0 && !truncated)
+        return;
+    json_key(j, "limitsHit");
+    json_open_array(j);
+    if (end->limits & GUEST_LIMIT_OOM)
+        json_put_str(j, "memory");
+    if (end->limits & GUEST_LIMIT_PIDS)
+        json_put_str(j, "pids");
+    if (end->limits & GUEST_LIMIT_DISK)
+        json_put_str(j, "disk");
+    if (truncated)
+        json_put_str(j, "output");
+    json_close_array(j);
+}
+
+void show_end(struct json *j, const struct job_end *end, bool truncated)
+{
+    int code = show_exit_code(end);
+    show_bool(j, "success", end->reason == END_EXIT && code == 0);
+    show_int(j, "exitCode", code);
+    if (end->signal > 0)
+        show_int(j, "signal", end->signal);
+    show_str(j, "reason", end_reason_name(end->reason));
+    show_limits_hit(j, end, truncated);
+    show_ms(j, "cpu", (double)end->cpu_usec / 1000.0);
+    show_int(j, "peakMemory", (int64_t)end->memory_peak);
+}
+
+struct job_end show_end_of(const struct process_row *row)
+{
+    return (struct job_end){
+        .reason = row->reason,
+        .exit_code = (int)row->exit_code,
+        .signal = (int)row->signal,
+        .limits = (uint32_t)row->limits,
+        .cpu_usec = (uint64_t)row->cpu_usec,
+        .memory_peak = (uint64_t)row->memory_peak,
+    };
+}
+
+// -- what runs in one
+
+static void show_log(struct json *j, const char *key, struct bytelog *log)
+{
+    uint64_t from, to;
+    json_key(j, key);
+    if (log == NULL) {
+        json_put_null(j);
+        return;
+    }
+    bytelog_gap(log, &from, &to);
+    json_open_object(j);
+    show_int(j, "size", (int64_t)bytelog_size(log));
+    if (from != to) {
+        json_key(j, "gap");
+        json_open_array(j);
+        json_put_uint(j, from);
+        json_put_uint(j, to);
+        json_close_array(j);
+    }
+    if (bytelog_lost(log) > 0)
+        show_int(j, "lost", (int64_t)bytelog_lost(log));
+    json_close_object(j);
+}
+
+void show_process(struct json *j, struct process *p)
+{
+    const struct process_row *row = process_row(p);
+    struct job_end end = show_end_of(row);
+    show_str(j, "id", row->id);
+    show_int(j, "pid", row->pid);
+    show_str(j, "status", row->reason == END_NONE ? "running" : "ended");
+    show_raw(j, "command", row->command);
+    show_str(j, "cwd", row->cwd);
+    show_bool(j, "keepAwake", row->keep_awake);
+    if (row->reason != END_NONE)
+        show_end(j, &end, /*truncated=*/false);
+    show_time(j, "startedAt", row->started_ms);
+    show_time(j, "endedAt", row->ended_ms);
+    show_int(j, "duration", process_duration_ms(p));
+    json_key(j, "logs");
+    json_open_object(j);
+    show_log(j, "stdout", process_log(p, LOG_STDOUT));
+    show_log(j, "stderr", process_log(p, LOG_STDERR));
+    json_close_object(j);
+}
+
+void show_session(struct json *j, const struct session_row *row)
+{
+    show_str(j, "id", row->id);
+    show_str(j, "cwd", row->cwd);
+    show_bool(j, "running", row->box > 0);
+    show_time(j, "createdAt", row->created_ms);
+    show_time(j, "lastUsedAt", row->used_ms);
+}
+
+void show_event(struct json *j, const struct event_row *row)
+{
+    show_int(j, "id", row->seq);
+    show_str(j, "type", row->type);
+    show_time(j, "timestamp", row->time_ms);
+    show_raw(j, "data", row->data != NULL && *row->data != '\0' ? row->data : "{}");
+}

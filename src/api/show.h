@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows and results as JSON. Each writes into an object that is open.
+#pragma once
+
+#include "base/json.h"
+#include "db/db.h"
+#include "sandbox/process.h"
+#include "sandbox/sandbox.h"
+#include "sandbox/session.h"
+
+enum { SHOW_MAX = 64 * 1024 * 1024 }; // most that a list's JSON may take
+
+void show_str(struct json *j, const char *key, const char *text); // NULL becomes null
+void show_int(struct json *j, const char *key, int64_t n);
+void show_bool(struct json *j, const char *key, bool value);
+void show_raw(struct json *j, const char *key, const char *json); // NULL becomes null
+void show_ms(struct json *j, const char *key, double ms);
+void show_time(struct json *j, const char *key, int64_t ms); // 0 becomes null
+void show_time_now(struct json *j, const char *key);
+// Text, or with "encoding":"base64" beside it.
+void show_bytes(struct json *j, const char *key, const void *data, size_t len);
+
+void show_sandbox(struct json *j, const struct sandbox_row *row);
+void show_usage(struct json *j, const struct keeper_used *used); // its own object
+void show_process(struct json *j, struct process *p);
+void show_session(struct json *j, const struct session_row *row);
+void show_event(struct json *j, const struct event_row *row);
+
+const char *show_status(enum sandbox_status status); // "running"
+
+// exitCode, signal, reason, limitsHit, cpu, peakMemory, success.
+struct job_end;
+void show_end(struct json *j, const struct job_end *end, bool truncated);
+// As a shell would say it: 124 for a timeout, 128+n for a signal, 125 when the box was lost.
+int show_exit_code(const struct job_end *end);
+struct job_end show_end_of(const struct process_row *row);

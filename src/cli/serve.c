@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// `cay serve`: looks at the settings, takes the data directory and the sockets, and becomes the
+// keeper. With --resume, which only the keeper itself says, another program was that before in this
+// very process.
+#include "cli/serve.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/opt.h"
+#include "base/text.h"
+#include "box/data.h"
+#include "cli/cli.h"
+#include "keeper/keeper.h"
+
+struct server {
+    struct conf conf;
+    struct keeper_serving serving;
+    char self[PATH_MAX];
+    char daemon[PATH_MAX + 8];
+    char url[96];
+    bool token_is_set; // by whoever started us
+    bool token_is_new;
+};
+
+// --- what is printed once it serves ---
+
+static void print_token(const struct server *s)
+{
+    if (s->token_is_set)
+        (void)printf("  token   the one that you have set\n");
+    else if (s->token_is_new || isatty(STDOUT_FILENO))
+        (void)printf("  token   %s   (in %s/admin.token)\n", s->conf.token, s->conf.data);
+    else
+        (void)printf("  token   in %s/admin.token\n", s->conf.data);
+}
+
+static void on_serving(void *arg)
+{
+    const struct server *s = arg;
+    const char *url = s->url;
+    char header[PATH_MAX + 64];
+    if (s->token_is_set)
+        (void)snprintf(header, sizeof header, "Authorization: Bearer $CAY_TOKEN");
+    else
+        (void)snprintf(header, sizeof header, "Authorization: Bearer $(sudo cat %s/admin.token)",
+                       s->conf.data);
+    (void)printf("cay %s serves on %s\n", CAY_VERSION, url);
+    print_token(s);
+    (void)printf("  socket  %s   (no token needed)\n\nTry:\n", s->conf.socket);
+    (void)printf("  curl %s/health\n", url);
+    (void)printf("  curl -H \"%s\" -d '{\"id\":\"demo\"}' %s/sandbox\n", header, url);
+    (void)printf("  curl -H \"%s\" -d '{\"command\":\"echo hello\"}' %s/sandbox/demo/exec\n",
+                 header, url);
+    (void)fflush(stdout);
+}
+
+// --- the steps ---
+
+// Our own file, and the daemon's beside it.
+static int find_programs(struct server *s, struct err *err)
+{
+    ssize_t n = readlink("/proc/self/exe", s->self, sizeof s->self - 1);
+    if (n < 0)
+        return err_sys(err, errno, "find our own program");
+    s->self[n] = '\0';
+    const char *slash = strrchr(s->self, '/');
+    int dir = slash != NULL ? (int)(slash - s->self) : 0;
+    (void)snprintf(s->daemon, sizeof s->daemon, "%.*s/cayd", dir, s->self);
+    if (access(s->daemon, X_OK) < 0)
+        return err_sys(err, errno, "the server's program '%.150s' should lie beside cay",
+                       s->daemon);
+    s->serving.self = s->self;
+    s->serving.daemon = s->daemon;
+    return 0;
+}
+
+static int open_data(struct server *s, struct err *err)
+{
+    auto_fd fd = data_open(s->conf.data, err);
+    if (fd < 0)
+        return -1;
+    char *path = realpath(s->conf.data, NULL);
+    if (path == NULL)
+        return err_sys(err, errno, "the data directory '%.100s'", s->conf.data);
+    free(s->conf.data);
+    s->conf.data = path;
+    return TAKE_FD(fd);
+}
+
+static int name_socket(struct server *s, bool *ret_ours, struct err *err)
+{
+    *ret_ours = s->conf.socket[0] == '\0';
+    if (!*ret_ours)
+        return s->conf.socket[0] == '/'
+                   ? 0
+                   : err_set(err, ERR_INVALID, "socket: '%.80s' must begin with /", s->conf.socket);
+    char *path = NULL;
+    if (asprintf(&path, "%s/cay.sock", s->conf.data) < 0)
+        return err_sys(err, ENOMEM, "socket");
+    free(s->conf.socket);
+    s->conf.socket = path;
+    return 0;
+}
+
+static int bind_sockets(struct server *s, const struct serve_ids *ids, struct err *err)
+{
+    struct keeper_serving *k = &s->serving;
+    char name[64];
+    bool ours;
+    k->listeners[0] = listen_tcp(s->conf.listen, s->conf.behind_proxy, err);
+    if (k->listeners[0] < 0)
+        return -1;
+    listen_name(k->listeners[0], name, sizeof name);
+    (void)snprintf(s->url, sizeof s->url, "http://%s", name);
+    k->listeners[1] = name_socket(s, &ours, err) < 0
+                          ? -1
+                          : listen_unix(s->conf.socket, ids->socket_gid, ours, err);
+    k->n_listeners = 2;
+    return k->listeners[1] < 0 ? -1 : 0;
+}
+
+static int prepare(struct server *s, struct err *err)
+{
+    struct keeper_serving *k = &s->serving;
+    struct serve_ids ids;
+    auto_fd data = open_data(s, err);
+    if (data < 0)
+        return -1;
+    k->status = setup_pid_file(data, s->conf.data, err);
+    if (k->status < 0 || setup_daemon(data, &s->conf, &ids, err) < 0)
+        return -1;
+    k->uid = ids.uid;
+    k->gid = ids.gid;
+    s->token_is_set = s->conf.token[0] != '\0';
+    if (bind_sockets(s, &ids, err) < 0 || setup_token(data, &s->conf, &s->token_is_new, err) < 0)
+        return -1;
+    k->resume = -1;
+    k->on_serving = on_serving;
+    k->arg = s;
+    k->conf = setup_conf_fd(&s->conf, err);
+    return k->conf < 0 ? -1 : 0;
+}
+
+static int resume(struct server *s, const char *number, struct err *err)
+{
+    struct keeper_serving *k = &s->serving;
+    uint64_t fd;
+    if (parse_u64(number, 3, INT_MAX, &fd, err) < 0 || keeper_resume((int)fd, k, err) < 0 ||
+        setup_read_conf_fd(k->conf, &s->conf, err) < 0)
+        return -1;
+    fd_close(k->conf);
+    k->conf = setup_conf_fd(&s->conf, err); // in this version's words
+    return k->conf < 0 ? -1 : 0;
+}
+
+static int serve(struct server *s, struct err *err)
+{
+    enum log_level level = LOG_INFO;
+    (void)log_parse_level(s->conf.log_level, &level);
+    log_set_level(level);
+    s->serving.drain_ms = s->conf.drain_ms;
+    s->serving.boxes = (struct keeper_config){
+        .data = s->conf.data,
+        .boxes = s->conf.boxes,
+        .pool_ready = s->conf.pool,
+        .pool_blank = s->conf.pool_blank,
+        .volume_bytes = s->conf.volume,
+    };
+    int r = keeper_serve(&s->serving, err);
+    (void)unlink(s->conf.socket);
+    (void)ftruncate(s->serving.status, 0);
+    return r;
+}
+
+static int check_root(struct err *err)
+{
+    return geteuid() == 0
+               ? 0
+               : err_set(err, ERR_DENIED,
+                         "boxes are made by root, so the server is started by root: sudo cay serve "
+                         "(what is open to the network runs as an unprivileged user)");
+}
+
+int cmd_serve(int argc, char **argv)
+{
+    static struct server s;
+    struct err err = {0};
+    bool resumes = argc == 3 && strcmp(argv[1], "--resume") == 0;
+    if (conf_init(&s.conf, &err) < 0)
+        return cli_fail(&err);
+    int which = resumes ? OPT_END : conf_read(&s.conf, argc, argv, &err);
+    if (which == OPT_FAILED)
+        return cli_usage("serve", &err);
+    if (which == OPT_HELP)
+        return CLI_OK;
+    int r = check_root(&err);
+    if (r == 0)
+        r = find_programs(&s, &err);
+    if (r == 0)
+        r = resumes ? resume(&s, argv[2], &err) : prepare(&s, &err);
+    if (r == 0)
+        r = serve(&s, &err);
+    conf_done(&s.conf);
+    return r < 0 ? cli_fail(&err) : CLI_OK;
+}

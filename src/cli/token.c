@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// `cay token create|ls|revoke`: who may use the server.
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "cli/cli.h"
+#include "cli/remote.h"
+#include "cli/table.h"
+
+// -- create
+
+enum create_flag { FLAG_TENANT, FLAG_ADMIN, FLAG_RATE };
+
+static const struct opt create_opts[] = {
+    {"tenant", 't', "NAME", "whose sandboxes it sees; made if it is new",          "NAME of the token"},
+    {"admin",  0,   NULL,   "it may manage tokens, and is of the tenant 'admin'", NULL               },
+    {"rate",   0,   "N",    "requests a minute; 0 is no limit",                   "the server's"     },
+    REMOTE_OPTS,
+};
+
+static const struct opt_spec create_spec = {
+    .usage = "cay token create NAME [flags]",
+    .summary = "Makes a token and prints it, this one time: the server keeps only its hash.",
+    .opts = create_opts,
+    .n_opts = sizeof create_opts / sizeof *create_opts,
+    .more = "Example:\n"
+            "  cay token create ci --tenant web > ci.token && chmod 600 ci.token\n"
+            "  cay ls --url http://127.0.0.1:8787 --token-file ci.token",
+};
+
+struct create {
+    const char *tenant;
+    bool admin, has_rate;
+    uint64_t rate;
+};
+
+static int take_create_flag(void *data, unsigned flag, const char *value, struct err *err)
+{
+    struct create *c = data;
+    switch ((enum create_flag)flag) {
+    case FLAG_TENANT:
+        c->tenant = value;
+        return 0;
+    case FLAG_ADMIN:
+        c->admin = true;
+        return 0;
+    case FLAG_RATE:
+        c->has_rate = true;
+        return parse_u64(value, 0, UINT32_MAX, &c->rate, err);
+    }
+    return 0;
+}
+
+static void write_body(const struct create *c, const char *name, struct buf *body)
+{
+    struct json j;
+    const char *tenant = c->tenant != NULL || c->admin ? c->tenant : name;
+    json_init(&j, body);
+    json_open_object(&j);
+    json_key(&j, "name");
+    json_put_str(&j, name);
+    if (tenant != NULL) {
+        json_key(&j, "tenant");
+        json_put_str(&j, tenant);
+    }
+    if (c->admin) {
+        json_key(&j, "admin");
+        json_put_bool(&j, true);
+    }
+    if (c->has_rate) {
+        json_key(&j, "rate");
+        json_put_uint(&j, c->rate);
+    }
+    json_close_object(&j);
+    (void)json_finish(&j);
+}
+
+static int cmd_token_create(int argc, char **argv)
+{
+    struct create create = {0};
+    int code;
+    auto_remote remote;
+    const struct command_line line = {"token", &create_spec, take_create_flag, &create, 1, 1,
+                                      "one NAME"};
+    if (remote_start(&remote, &line, argc, argv, &code) < 0)
+        return code;
+    struct err err;
+    auto_answer answer;
+    auto_buf target, body, token;
+    answer_init(&answer);
+    buf_init(&target, REMOTE_TARGET_MAX);
+    buf_init(&body, REMOTE_BODY_MAX);
+    buf_init(&token, REMOTE_TARGET_MAX);
+    write_body(&create, remote.word[0], &body);
+    remote_target(&target, "tokens", NULL);
+    if (remote_do(&remote, "POST", &target, &body, &answer, &err) < 0)
+        return remote_fail(&remote, &err);
+    if (remote.json)
+        return remote_print(&remote, &answer);
+    (void)puts(remote_text(&token, answer_root(&answer), "token"));
+    return remote_flush(&remote);
+}
+
+// -- ls
+
+static const struct opt plain_opts[] = {REMOTE_OPTS};
+
+static const struct opt_spec ls_spec = {
+    .usage = "cay token ls [flags]",
+    .summary = "Lists the tokens: what they are for, not what they are.",
+    .opts = plain_opts,
+    .n_opts = sizeof plain_opts / sizeof *plain_opts,
+};
+
+static const struct table_column columns[] = {
+    {"ID",      false},
+    {"NAME",    false},
+    {"TENANT",  false},
+    {"ADMIN",   false},
+    {"RATE",    true },
+    {"CREATED", true },
+};
+
+static void add_row(struct table *table, const struct json_node *token)
+{
+    char text[24];
+    int64_t rate = json_int(json_get(token, "rate"), -1);
+    int64_t age = remote_age(json_get(token, "createdAt"));
+    table_cell(table, json_text(json_get(token, "id")));
+    table_cell(table, json_text(json_get(token, "name")));
+    table_cell(table, json_text(json_get(token, "tenant")));
+    table_cell(table, json_bool(json_get(token, "admin"), false) ? "yes" : "no");
+    if (rate < 0)
+        table_cell(table, NULL);
+    else if (rate == 0)
+        table_cell(table, "no limit");
+    else
+        table_cellf(table, "%" PRId64 "/min", rate);
+    if (age < 0)
+        table_cell(table, NULL);
+    else
+        table_cellf(table, "%s ago", text_ago(text, sizeof text, age));
+}
+
+static int cmd_token_ls(int argc, char **argv)
+{
+    int code;
+    auto_remote remote;
+    const struct command_line line = {"token", &ls_spec, NULL, NULL, 0, 0, "no names"};
+    if (remote_start(&remote, &line, argc, argv, &code) < 0)
+        return code;
+    struct err err;
+    struct table table;
+    auto_answer answer;
+    auto_buf target;
+    answer_init(&answer);
+    buf_init(&target, REMOTE_TARGET_MAX);
+    remote_target(&target, "tokens", NULL);
+    if (remote_do(&remote, "GET", &target, NULL, &answer, &err) < 0)
+        return remote_fail(&remote, &err);
+    if (remote.json)
+        return remote_print(&remote, &answer);
+    table_init(&table, columns, sizeof columns / sizeof *columns);
+    const struct json_node *list = json_get(answer_root(&answer), "tokens");
+    for (const struct json_node *n = json_first(list); n != NULL; n = json_next(n))
+        add_row(&table, n);
+    (void)table_print(&table, stdout, text_colour(stdout));
+    table_done(&table);
+    return remote_flush(&remote);
+}
+
+// -- revoke
+
+static const struct opt_spec revoke_spec = {
+    .usage = "cay token revoke ID... [flags]",
+    .summary = "Makes tokens worthless from now on; streams that they have open end. IDs are those of\n"
+               "'cay token ls'.",
+    .opts = plain_opts,
+    .n_opts = sizeof plain_opts / sizeof *plain_opts,
+};
+
+static int cmd_token_revoke(int argc, char **argv)
+{
+    int code;
+    auto_remote remote;
+    const struct command_line line = {"token", &revoke_spec, NULL, NULL, 1, SIZE_MAX,
+                                      "at least one ID"};
+    if (remote_start(&remote, &line, argc, argv, &code) < 0)
+        return code;
+    code = CLI_OK;
+    for (size_t i = 0; i < remote.n_words; i++) {
+        struct err err;
+        auto_answer answer;
+        auto_buf target;
+        answer_init(&answer);
+        buf_init(&target, REMOTE_TARGET_MAX);
+        remote_target(&target, "tokens", remote.word[i], NULL);
+        if (remote_do(&remote, "DELETE", &target, NULL, &answer, &err) < 0)
+            code = remote_fail(&remote, &err);
+        else if (remote.json)
+            (void)remote_print(&remote, &answer);
+    }
+    return code;
+}
+
+// -- all of them
+
+static const struct command commands[] = {
+    {"create", NULL, "make a token and print it", cmd_token_create},
+    {"ls",     NULL, "list the tokens",           cmd_token_ls    },
+    {"revoke", NULL, "make tokens worthless",     cmd_token_revoke},
+};
+
+static void print_overview(FILE *out)
+{
+    (void)fputs("usage: cay token COMMAND [ARG...]\n\n"
+                "Tokens say who may use the server over the network; its socket asks for none.\n\n"
+                "commands:\n",
+                out);
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+        (void)fprintf(out, "  %-8s  %s\n", commands[i].name, commands[i].help);
+    (void)fputs("\n'cay token COMMAND --help' says more about one.\n", out);
+}
+
+int cmd_token(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_overview(stderr);
+        return CLI_USAGE;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+        print_overview(stdout);
+        return CLI_OK;
+    }
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        if (strcmp(argv[1], commands[i].name) == 0)
+            return commands[i].run(argc - 1, argv + 1);
+    }
+    struct err err;
+    (void)err_set(&err, ERR_INVALID, "there is no 'cay token %s'", argv[1]);
+    return cli_usage("token", &err);
+}
