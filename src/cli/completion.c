@@ -22,7 +22,8 @@ enum {
 
 static const struct opt_spec spec = {
     .usage = "cay completion bash",
-    .summary = "Prints a script that completes commands, flags, and names of sandboxes and processes.",
+    .summary =
+        "Prints a script that completes commands, flags, and names of sandboxes and processes.",
     .more = "For this shell:      source <(cay completion bash)\n"
             "For all of them:     cay completion bash > /etc/bash_completion.d/cay",
 };
@@ -147,10 +148,16 @@ static const char *words_of(const struct command *command)
     static const struct {
         const char *name, *words;
     } table[] = {
-        {"kill", "sandbox process"}, {"logs", "sandbox process"}, {"exec", "sandbox"},
-        {"info", "sandbox"},         {"ps", "sandbox"},           {"events", "sandbox"},
-        {"stats", "sandboxes"},      {"sleep", "sandboxes"},      {"wake", "sandboxes"},
-        {"rm", "sandboxes"},
+        {"kill",   "sandbox process"},
+        {"logs",   "sandbox process"},
+        {"exec",   "sandbox"        },
+        {"info",   "sandbox"        },
+        {"ps",     "sandbox"        },
+        {"events", "sandbox"        },
+        {"stats",  "sandboxes"      },
+        {"sleep",  "sandboxes"      },
+        {"wake",   "sandboxes"      },
+        {"rm",     "sandboxes"      },
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         if (strcmp(table[i].name, command->name) == 0)
@@ -192,11 +199,10 @@ static int print_command(const struct command *command, struct err *err)
     return 0;
 }
 
-static const char script_start[] =
-    "# Completion of cay for bash, made by 'cay completion bash'.\n"
-    "_cay_command() {\n"
-    "    flags='' values='' subs='' words=''\n"
-    "    case \"$1\" in\n";
+static const char script_start[] = "# Completion of cay for bash, made by 'cay completion bash'.\n"
+                                   "_cay_command() {\n"
+                                   "    flags='' values='' subs='' words=''\n"
+                                   "    case \"$1\" in\n";
 
 // Names come from a server, so they are matched one by one: compgen -W would expand them.
 static const char script_end[] =

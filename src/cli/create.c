@@ -21,23 +21,25 @@ enum create_flag {
 };
 
 static const struct opt opts[] = {
-    {"image",       'i', "NAME", "what it stands on ('cay image ls' on the server)",   "host"              },
-    {"memory",      'm', "SIZE", "most memory",                                        "the server's"      },
-    {"cpus",        'c', "N",    "most processor time, in cores; 0.5 is half of one",  "the server's"      },
-    {"pids",        'p', "N",    "most processes and threads",                         "the server's"      },
-    {"disk",        'd', "SIZE", "most that its files may take",                       "the server's"      },
-    {"env",         'e', "K=V",  "a variable of all its programs; K alone takes ours", NULL                },
-    {"label",       'l', "K=V",  "a label to find it by; may be repeated",             NULL                },
-    {"sleep-after", 0,   "TIME", "without use for this long it sleeps (30s, 10m, 1h)", "the server's"      },
-    {"keep-alive",  0,   NULL,   "never let it sleep",                                 NULL                },
-    {"ephemeral",   0,   NULL,   "its files go when it sleeps",                        NULL                },
+    {"image",       'i', "NAME", "what it stands on ('cay image ls' on the server)",   "host"        },
+    {"memory",      'm', "SIZE", "most memory",                                        "the server's"},
+    {"cpus",        'c', "N",    "most processor time, in cores; 0.5 is half of one",  "the server's"},
+    {"pids",        'p', "N",    "most processes and threads",                         "the server's"},
+    {"disk",        'd', "SIZE", "most that its files may take",                       "the server's"},
+    {"env",         'e', "K=V",  "a variable of all its programs; K alone takes ours", NULL          },
+    {"label",       'l', "K=V",  "a label to find it by; may be repeated",             NULL          },
+    {"sleep-after", 0,   "TIME", "without use for this long it sleeps (30s, 10m, 1h)",
+     "the server's"                                                                                  },
+    {"keep-alive",  0,   NULL,   "never let it sleep",                                 NULL          },
+    {"ephemeral",   0,   NULL,   "its files go when it sleeps",                        NULL          },
     REMOTE_OPTS,
 };
 
 static const struct opt_spec spec = {
     .usage = "cay create [ID] [flags]",
-    .summary = "Makes a sandbox and prints its id; without an ID one is made up. One that is there already\n"
-               "with the same settings is found, not made again.",
+    .summary =
+        "Makes a sandbox and prints its id; without an ID one is made up. One that is there already\n"
+        "with the same settings is found, not made again.",
     .opts = opts,
     .n_opts = sizeof opts / sizeof *opts,
     .more = "Examples:\n"

@@ -29,7 +29,7 @@ bool follow_again(struct follow *follow, enum http_broken broken, const struct e
 {
     const struct remote *remote = follow->remote;
     // We did not want more; the answer is complete and says no; or nobody can read it.
-    if (follow->stopped)
+    if (follow->stopped || follow->once)
         return false;
     if (remote->status >= 300 && !is_passing(remote))
         return false;
@@ -83,6 +83,7 @@ int follow_events(struct follow *follow, const struct http_call *call, event_fn 
             next.last_event = reader.stream.id;
         event_stream_restart(&reader.stream);
         int r = remote_stream(follow->remote, &next, take_bytes, &reader, &broken, err);
+        follow->done = follow->done || (r == 0 && follow->to_end);
         if (r == 0 && !follow->done)
             (void)err_set(err, ERR_UNAVAILABLE, "the server ended the stream too early");
         again = !follow->done && follow_again(follow, broken, err);

@@ -16,7 +16,9 @@ struct follow {
     unsigned tries; // without anything new
     bool was_connected;
     bool stopped; // by an error of our own
-    bool done; // set by whoever sees the end
+    bool to_end;  // the answer's own end is the end
+    bool once;    // not to be asked again
+    bool done;    // set by whoever sees the end
 };
 
 // Server-sent events. The call must be one that may be sent again (GET, or with a key). 0 once

@@ -70,14 +70,16 @@ static int read_authority(struct http_place *place, const char *from, size_t len
     }
     if (host_end == from)
         return err_set(err, ERR_INVALID, "the URL has no host");
-    if (copy_part(place->host, sizeof place->host, from, (size_t)(host_end - from), "host", err) < 0)
+    if (copy_part(place->host, sizeof place->host, from, (size_t)(host_end - from), "host", err) <
+        0)
         return -1;
     (void)snprintf(place->port, sizeof place->port, "80");
     if (port == end)
         return 0;
     uint64_t number;
     if (*port != ':' ||
-        copy_part(place->port, sizeof place->port, port + 1, (size_t)(end - port - 1), "port", err) < 0 ||
+        copy_part(place->port, sizeof place->port, port + 1, (size_t)(end - port - 1), "port",
+                  err) < 0 ||
         parse_u64(place->port, 1, UINT16_MAX, &number, err) < 0)
         return err_set(err, ERR_INVALID, "the URL's port is not a number from 1 to 65535");
     return 0;
@@ -161,7 +163,8 @@ static int dial_host(const struct http_place *place, struct err *err)
     struct addrinfo *list = NULL;
     int r = getaddrinfo(place->host, place->port, &hints, &list);
     if (r != 0)
-        return err_set(err, ERR_UNAVAILABLE, "find the host '%s': %s", place->host, gai_strerror(r));
+        return err_set(err, ERR_UNAVAILABLE, "find the host '%s': %s", place->host,
+                       gai_strerror(r));
     r = -EADDRNOTAVAIL;
     auto_fd fd = -1;
     for (const struct addrinfo *a = list; a != NULL && r < 0; a = a->ai_next) {
@@ -209,7 +212,8 @@ static int write_head(const struct http_place *place, const struct http_call *ca
         (void)buf_printf(head, "Host: %s%s%s:%s\r\n", v6 ? "[" : "", place->host, v6 ? "]" : "",
                          place->port);
     (void)buf_printf(head, "User-Agent: cay/%s\r\nConnection: close\r\n", CAY_VERSION);
-    if (add_header(head, "Accept", call->accept != NULL ? call->accept : "application/json", err) < 0 ||
+    if (add_header(head, "Accept", call->accept != NULL ? call->accept : "application/json", err) <
+            0 ||
         add_header(head, "Authorization", call->token != NULL ? bearer : NULL, err) < 0 ||
         add_header(head, "Idempotency-Key", call->key, err) < 0 ||
         add_header(head, "Last-Event-ID", call->last_event, err) < 0)
@@ -270,7 +274,8 @@ static int receive(int fd, const struct http_call *call, struct reply *reply, st
             continue;
         // A body without a length ends where the connection does; a reset is not such an end.
         if (n < 0 && errno == ECONNRESET)
-            return err_set(err, ERR_UNAVAILABLE, "the connection broke in the middle of the answer");
+            return err_set(err, ERR_UNAVAILABLE,
+                           "the connection broke in the middle of the answer");
         if (n < 0)
             return err_sys(err, errno, "read the answer");
         if (n == 0)

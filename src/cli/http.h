@@ -21,7 +21,7 @@ struct http_place {
     char socket[108]; // "" for a host
     char host[HTTP_HOST_MAX];
     char port[6];
-    char prefix[HTTP_PREFIX_MAX]; // of every target: "" or "/some/path"
+    char prefix[HTTP_PREFIX_MAX];  // of every target: "" or "/some/path"
     char text[HTTP_HOST_MAX + 16]; // for messages
 };
 
@@ -31,13 +31,13 @@ int http_place_url(struct http_place *ret, const char *url, struct err *err);
 
 struct http_call {
     const char *method;
-    const char *target; // "/sandbox?x=1", encoded
-    const char *token;  // NULL: none
-    const char *accept; // NULL: application/json
-    const char *key;    // Idempotency-Key; NULL: none
-    const char *last_event; // Last-Event-ID; NULL: none
+    const char *target;       // "/sandbox?x=1", encoded
+    const char *token;        // NULL: none
+    const char *accept;       // NULL: application/json
+    const char *key;          // Idempotency-Key; NULL: none
+    const char *last_event;   // Last-Event-ID; NULL: none
     const char *content_type; // NULL: application/json, where there is a body
-    const void *body;   // NULL: none
+    const void *body;         // NULL: none
     size_t body_len;
     // Signals that are let in while the answer is waited for (they are blocked else), and what is
     // called after one: not 0 ends the call. NULL: none.
@@ -46,7 +46,7 @@ struct http_call {
     void *signal_data;
 };
 
-enum http_broken { // how far a call has come that failed
+enum http_broken {      // how far a call has come that failed
     HTTP_NOT_CONNECTED, // the server cannot have seen it
     HTTP_SENT,          // it may have
 };

@@ -153,7 +153,7 @@ static const struct opt_spec build_spec = {
             "  cay run --image web -- node --version\n",
 };
 
-static int cmd_build(int argc, char **argv)
+static int cmd_image_build(int argc, char **argv)
 {
     struct words words = {.n = 0};
     const char *from = NULL, *data = NULL, *value;
@@ -233,7 +233,7 @@ static int open_archive(const char *path, struct err *err)
     return TAKE_FD(fd);
 }
 
-static int cmd_import(int argc, char **argv)
+static int cmd_image_import(int argc, char **argv)
 {
     struct words words = {.n = 0};
     const char *data = NULL, *value;
@@ -351,7 +351,7 @@ static int print_json(const struct image_info *infos, size_t n)
     return puts(buf_str(&buf)) < 0 ? -1 : 0;
 }
 
-static int cmd_ls(int argc, char **argv)
+static int cmd_image_ls(int argc, char **argv)
 {
     const char *data = NULL, *value;
     bool as_json = false;
@@ -401,7 +401,7 @@ static const struct opt_spec rm_spec = {
     .n_opts = RM_MAX,
 };
 
-static int cmd_rm(int argc, char **argv)
+static int cmd_image_rm(int argc, char **argv)
 {
     struct words words = {.n = 0};
     const char *data = NULL, *value;
@@ -442,10 +442,10 @@ struct image_command {
 };
 
 static const struct image_command commands[] = {
-    {"build",  "NAME --from debian:SUITE", "make an image of Debian's packages", cmd_build },
-    {"import", "NAME FILE|-",              "make an image of a tar archive",     cmd_import},
-    {"ls",     "[--json]",                 "list the images",                    cmd_ls    },
-    {"rm",     "NAME...",                  "remove images",                      cmd_rm    },
+    {"build",  "NAME --from debian:SUITE", "make an image of Debian's packages", cmd_image_build },
+    {"import", "NAME FILE|-",              "make an image of a tar archive",     cmd_image_import},
+    {"ls",     "[--json]",                 "list the images",                    cmd_image_ls    },
+    {"rm",     "NAME...",                  "remove images",                      cmd_image_rm    },
 };
 
 enum {

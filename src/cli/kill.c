@@ -15,8 +15,9 @@ static const struct opt opts[] = {
 
 static const struct opt_spec spec = {
     .usage = "cay kill ID PROCESS [--signal SIGNAL]",
-    .summary = "Sends a signal to a process of a sandbox ('cay ps ID' lists them) and to the whole group\n"
-               "that it leads.",
+    .summary =
+        "Sends a signal to a process of a sandbox ('cay ps ID' lists them) and to the whole group\n"
+        "that it leads.",
     .opts = opts,
     .n_opts = sizeof opts / sizeof *opts,
 };
@@ -53,7 +54,8 @@ int cmd_kill(int argc, char **argv)
     int code;
     const char *signal = "TERM";
     auto_remote remote;
-    const struct command_line line = {"kill", &spec, take_flag, &signal, 2, 2, "an ID and a PROCESS"};
+    const struct command_line line = {
+        "kill", &spec, take_flag, &signal, 2, 2, "an ID and a PROCESS"};
     if (remote_start(&remote, &line, argc, argv, &code) < 0)
         return code;
     struct err err;

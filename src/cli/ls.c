@@ -9,9 +9,9 @@
 enum ls_flag { FLAG_LABEL, FLAG_STATUS, FLAG_QUIET };
 
 static const struct opt opts[] = {
-    {"label",  'l', "K[=V]",  "only those with this label",                 NULL},
+    {"label",  'l', "K[=V]",  "only those with this label",                  NULL},
     {"status", 's', "STATUS", "only those that are 'running' or 'sleeping'", NULL},
-    {"quiet",  'q', NULL,     "ids alone, one a line",                      NULL},
+    {"quiet",  'q', NULL,     "ids alone, one a line",                       NULL},
     REMOTE_OPTS,
 };
 
@@ -62,19 +62,19 @@ static void add_age(struct table *table, const struct json_node *when)
     char text[24];
     int64_t age = remote_age(when);
     if (age < 0)
-        table_cell(table, NULL);
+        cli_table_cell(table, NULL);
     else
-        table_cellf(table, "%s ago", text_ago(text, sizeof text, age));
+        cli_table_cellf(table, "%s ago", text_ago(text, sizeof text, age));
 }
 
 static void add_row(struct table *table, const struct json_node *box)
 {
     char size[24];
     int64_t memory = json_int(json_get(json_get(box, "limits"), "memory"), 0);
-    table_cell(table, json_text(json_get(box, "id")));
-    table_cell(table, json_text(json_get(box, "status")));
-    table_cell(table, json_text(json_get(box, "image")));
-    table_cell(table, memory > 0 ? text_size(size, sizeof size, (uint64_t)memory) : NULL);
+    cli_table_cell(table, json_text(json_get(box, "id")));
+    cli_table_cell(table, json_text(json_get(box, "status")));
+    cli_table_cell(table, json_text(json_get(box, "image")));
+    cli_table_cell(table, memory > 0 ? text_size(size, sizeof size, (uint64_t)memory) : NULL);
     add_age(table, json_get(box, "createdAt"));
     add_age(table, json_get(box, "lastActiveAt"));
 }
@@ -110,7 +110,7 @@ static void finish(const struct listing *listing)
     if (listing->remote->json)
         (void)puts(listing->any ? "]" : "[]");
     else if (!listing->ls->quiet)
-        (void)table_print(&listing->table, stdout, text_colour(stdout));
+        (void)cli_table_print(&listing->table, stdout, text_colour(stdout));
 }
 
 int cmd_ls(int argc, char **argv)
@@ -123,10 +123,10 @@ int cmd_ls(int argc, char **argv)
         return code;
     struct err err;
     struct listing listing = {.remote = &remote, .ls = &ls};
-    table_init(&listing.table, columns, sizeof columns / sizeof *columns);
+    cli_table_init(&listing.table, columns, sizeof columns / sizeof *columns);
     int r = remote_list(&remote, ls.label, ls.status, take_one, &listing, &err);
     if (r == 0)
         finish(&listing);
-    table_done(&listing.table);
+    cli_table_done(&listing.table);
     return r < 0 ? remote_fail(&remote, &err) : remote_flush(&remote);
 }

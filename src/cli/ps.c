@@ -11,15 +11,16 @@
 enum ps_flag { FLAG_RUNNING, FLAG_QUIET };
 
 static const struct opt opts[] = {
-    {"running", 'r', NULL, "only those that run",  NULL},
+    {"running", 'r', NULL, "only those that run",   NULL},
     {"quiet",   'q', NULL, "ids alone, one a line", NULL},
     REMOTE_OPTS,
 };
 
 static const struct opt_spec spec = {
     .usage = "cay ps ID [flags]",
-    .summary = "Lists the processes that were started in a sandbox ('cay exec --detach'), with those that\n"
-               "have ended and are still remembered. Looking does not wake it.",
+    .summary =
+        "Lists the processes that were started in a sandbox ('cay exec --detach'), with those that\n"
+        "have ended and are still remembered. Looking does not wake it.",
     .opts = opts,
     .n_opts = sizeof opts / sizeof *opts,
 };
@@ -63,13 +64,13 @@ static void status_cell(struct table *table, const struct json_node *p)
     buf_init(&signal, 64);
     (void)remote_text(&signal, p, "signal");
     if (is_running(p))
-        table_cell(table, "running");
+        cli_table_cell(table, "running");
     else if (reason != NULL && strcmp(reason, "exit") == 0)
-        table_cellf(table, "exit %" PRId64, code);
+        cli_table_cellf(table, "exit %" PRId64, code);
     else if (reason != NULL && signal.len > 0 && strcmp(reason, "signal") == 0)
-        table_cellf(table, "signal %s", buf_str(&signal));
+        cli_table_cellf(table, "signal %s", buf_str(&signal));
     else
-        table_cell(table, reason != NULL ? reason : json_text(json_get(p, "status")));
+        cli_table_cell(table, reason != NULL ? reason : json_text(json_get(p, "status")));
 }
 
 // A shell's text as it is; arguments with spaces between them.
@@ -89,27 +90,27 @@ static void command_cell(struct table *table, const struct json_node *p)
     }
     if (text.failed != 0)
         memcpy(text.data + text.len - 3, "...", 3);
-    table_cell(table, buf_str(&text));
+    cli_table_cell(table, buf_str(&text));
 }
 
 static void add_row(struct table *table, const struct json_node *p)
 {
     char ago[24];
     int64_t age = remote_age(json_get(p, "startedAt"));
-    table_cell(table, json_text(json_get(p, "id")));
-    table_cellf(table, "%" PRId64, json_int(json_get(p, "pid"), 0));
+    cli_table_cell(table, json_text(json_get(p, "id")));
+    cli_table_cellf(table, "%" PRId64, json_int(json_get(p, "pid"), 0));
     status_cell(table, p);
     if (age < 0)
-        table_cell(table, NULL);
+        cli_table_cell(table, NULL);
     else
-        table_cellf(table, "%s ago", text_ago(ago, sizeof ago, age));
+        cli_table_cellf(table, "%s ago", text_ago(ago, sizeof ago, age));
     command_cell(table, p);
 }
 
 static void print_list(const struct ps *ps, const struct json_node *list)
 {
     struct table table;
-    table_init(&table, columns, sizeof columns / sizeof *columns);
+    cli_table_init(&table, columns, sizeof columns / sizeof *columns);
     for (const struct json_node *n = json_first(list); n != NULL; n = json_next(n)) {
         auto_buf id;
         buf_init(&id, REMOTE_TARGET_MAX);
@@ -121,8 +122,8 @@ static void print_list(const struct ps *ps, const struct json_node *list)
             add_row(&table, n);
     }
     if (!ps->quiet)
-        (void)table_print(&table, stdout, text_colour(stdout));
-    table_done(&table);
+        (void)cli_table_print(&table, stdout, text_colour(stdout));
+    cli_table_done(&table);
 }
 
 int cmd_ps(int argc, char **argv)

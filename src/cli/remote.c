@@ -351,8 +351,7 @@ int remote_fail(const struct remote *remote, const struct err *err)
     if (remote->verbose && remote->status != 0)
         (void)fprintf(stderr, "cay: status %u, error_code %s, request_id %s, server %s\n",
                       remote->status, remote->error_code[0] != '\0' ? remote->error_code : "-",
-                      remote->request_id[0] != '\0' ? remote->request_id : "-",
-                      remote->place.text);
+                      remote->request_id[0] != '\0' ? remote->request_id : "-", remote->place.text);
     return CLI_FAILED;
 }
 

@@ -34,7 +34,14 @@ enum {
     {"token-file", 0, "FILE", "holds the token; else the variable CAY_TOKEN", NULL},               \
     {"verbose", 'v', NULL, "say more about errors", NULL}
 // clang-format on
-enum remote_flag { REMOTE_JSON, REMOTE_DATA, REMOTE_URL, REMOTE_TOKEN_FILE, REMOTE_VERBOSE, REMOTE_FLAGS };
+enum remote_flag {
+    REMOTE_JSON,
+    REMOTE_DATA,
+    REMOTE_URL,
+    REMOTE_TOKEN_FILE,
+    REMOTE_VERBOSE,
+    REMOTE_FLAGS
+};
 
 struct remote {
     const char *command; // "ls", for messages

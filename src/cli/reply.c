@@ -3,6 +3,7 @@
 
 #include <string.h>
 #include <strings.h>
+#include <sys/types.h>
 
 enum {
     STATUS_MIN = 100,
@@ -50,8 +51,8 @@ static int read_status(struct reply *reply, const char *line, size_t len, struct
         !is_digit(line[at + 4]) || line[at + 5] != ' ')
         return bad(err, "the status line");
     reply->is_1_0 = line[at] == '0';
-    reply->status = (unsigned)((line[at + 2] - '0') * 100 + (line[at + 3] - '0') * 10 +
-                               (line[at + 4] - '0'));
+    reply->status =
+        (unsigned)((line[at + 2] - '0') * 100 + (line[at + 3] - '0') * 10 + (line[at + 4] - '0'));
     if (reply->status < STATUS_MIN || reply->status > STATUS_MAX)
         return bad(err, "the status");
     reply->state = REPLY_HEADERS;
@@ -220,7 +221,8 @@ static ssize_t feed_line(struct reply *reply, const char *data, size_t len, stru
 {
     const char *end = memchr(data, '\n', len);
     size_t n = end == NULL ? len : (size_t)(end - data) + 1;
-    reply->head_bytes += reply->state == REPLY_CHUNK_SIZE || reply->state == REPLY_CHUNK_END ? 0 : n;
+    reply->head_bytes +=
+        reply->state == REPLY_CHUNK_SIZE || reply->state == REPLY_CHUNK_END ? 0 : n;
     if (buf_append(&reply->line, data, n) < 0 || reply->head_bytes > REPLY_HEAD_MAX)
         return bad(err, "a line, or its head, is too long");
     if (end == NULL)

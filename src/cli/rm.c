@@ -9,13 +9,14 @@ enum rm_flag { FLAG_ALL, FLAG_YES };
 
 static const struct opt opts[] = {
     {"all", 'a', NULL, "all that this token can see; needs --yes", NULL},
-    {"yes", 'y', NULL, "yes, all of them",                        NULL},
+    {"yes", 'y', NULL, "yes, all of them",                         NULL},
     REMOTE_OPTS,
 };
 
 static const struct opt_spec spec = {
     .usage = "cay rm ID... | cay rm --all --yes",
-    .summary = "Destroys sandboxes: what runs in them is ended, their files are gone. It does not ask.",
+    .summary =
+        "Destroys sandboxes: what runs in them is ended, their files are gone. It does not ask.",
     .opts = opts,
     .n_opts = sizeof opts / sizeof *opts,
 };

@@ -46,24 +46,24 @@ static void size_cell(struct table *table, const struct json_node *stats, const 
 {
     char text[24];
     int64_t bytes = json_int(json_get(stats, key), -1);
-    table_cell(table, bytes >= 0 ? text_size(text, sizeof text, (uint64_t)bytes) : NULL);
+    cli_table_cell(table, bytes >= 0 ? text_size(text, sizeof text, (uint64_t)bytes) : NULL);
 }
 
 static void add_row(struct table *table, const char *id, const struct json_node *stats)
 {
     double cpu = json_double(json_get(stats, "cpu"), -1);
     int64_t pids = json_int(json_get(stats, "pids"), -1);
-    table_cell(table, id);
+    cli_table_cell(table, id);
     if (cpu >= 0)
-        table_cellf(table, "%.2f s", cpu / 1000.0);
+        cli_table_cellf(table, "%.2f s", cpu / 1000.0);
     else
-        table_cell(table, NULL);
+        cli_table_cell(table, NULL);
     size_cell(table, stats, "memory");
     size_cell(table, stats, "peakMemory");
     if (pids >= 0)
-        table_cellf(table, "%" PRId64, pids);
+        cli_table_cellf(table, "%" PRId64, pids);
     else
-        table_cell(table, NULL);
+        cli_table_cell(table, NULL);
     size_cell(table, stats, "disk");
 }
 
@@ -95,7 +95,8 @@ static int take_listed(void *data, const struct json_node *box, struct err *err)
     const char *id = json_text(json_get(box, "id"));
     if (id == NULL || one(c->remote, id, c->table, err) == 0)
         return 0;
-    return err->code == ERR_NOT_FOUND || err->code == ERR_CONFLICT || c->remote->status == 503 ? 0 : -1;
+    return err->code == ERR_NOT_FOUND || err->code == ERR_CONFLICT || c->remote->status == 503 ? 0
+                                                                                               : -1;
 }
 
 // On a terminal the table stays where it is; elsewhere one follows the other.
@@ -104,7 +105,7 @@ static int show(struct remote *remote, bool clear)
     struct err err;
     struct table table;
     int r = 0;
-    table_init(&table, columns, sizeof columns / sizeof *columns);
+    cli_table_init(&table, columns, sizeof columns / sizeof *columns);
     struct collection collection = {remote, &table};
     if (remote->n_words == 0)
         r = remote_list(remote, NULL, "running", take_listed, &collection, &err);
@@ -113,8 +114,8 @@ static int show(struct remote *remote, bool clear)
     if (clear)
         (void)fputs("\x1b[H\x1b[J", stdout);
     if (r == 0 && !remote->json)
-        (void)table_print(&table, stdout, text_colour(stdout));
-    table_done(&table);
+        (void)cli_table_print(&table, stdout, text_colour(stdout));
+    cli_table_done(&table);
     return r < 0 ? remote_fail(remote, &err) : remote_flush(remote);
 }
 

@@ -44,14 +44,14 @@ static bool in_ranges(uint32_t c, const struct range *ranges, size_t n)
 
 // C0 and C1, line and paragraph ends, marks that turn or isolate the direction of writing, tags.
 static const struct range unsafe[] = {
-    {0x00,   0x1f  },
-    {0x7f,   0x9f  },
-    {0x61c,  0x61c },
-    {0x200b, 0x200f},
-    {0x2028, 0x202e},
-    {0x2060, 0x206f},
-    {0xfeff, 0xfeff},
-    {0xfff9, 0xfffb},
+    {0x00,    0x1f   },
+    {0x7f,    0x9f   },
+    {0x61c,   0x61c  },
+    {0x200b,  0x200f },
+    {0x2028,  0x202e },
+    {0x2060,  0x206f },
+    {0xfeff,  0xfeff },
+    {0xfff9,  0xfffb },
     {0xe0000, 0xe007f},
 };
 
@@ -125,7 +125,8 @@ static int escape_json(struct buf *buf, uint32_t c)
     if (c < 0x10000)
         return buf_printf(buf, "\\u%04" PRIx32, c);
     c -= 0x10000;
-    return buf_printf(buf, "\\u%04" PRIx32 "\\u%04" PRIx32, 0xd800 + (c >> 10), 0xdc00 + (c & 0x3ff));
+    return buf_printf(buf, "\\u%04" PRIx32 "\\u%04" PRIx32, 0xd800 + (c >> 10),
+                      0xdc00 + (c & 0x3ff));
 }
 
 int text_plain_json(struct buf *buf, const char *text, size_t len)
@@ -180,7 +181,7 @@ const char *text_ago(char *ret, size_t size, int64_t seconds)
 
 // -- tables
 
-void table_init(struct table *table, const struct table_column *columns, unsigned n_columns)
+void cli_table_init(struct table *table, const struct table_column *columns, unsigned n_columns)
 {
     *table = (struct table){.columns = columns, .n_columns = n_columns};
     buf_init(&table->cells, TABLE_BYTES_MAX);
@@ -188,12 +189,12 @@ void table_init(struct table *table, const struct table_column *columns, unsigne
         table->width[i] = text_width(columns[i].head);
 }
 
-void table_done(struct table *table)
+void cli_table_done(struct table *table)
 {
     buf_done(&table->cells);
 }
 
-void table_cell(struct table *table, const char *text)
+void cli_table_cell(struct table *table, const char *text)
 {
     size_t from = table->cells.len;
     if (text == NULL || text[0] == '\0')
@@ -209,7 +210,7 @@ void table_cell(struct table *table, const char *text)
     table->at = (table->at + 1) % table->n_columns;
 }
 
-void table_cellf(struct table *table, const char *fmt, ...)
+void cli_table_cellf(struct table *table, const char *fmt, ...)
 {
     auto_buf text;
     buf_init(&text, 4096);
@@ -217,7 +218,7 @@ void table_cellf(struct table *table, const char *fmt, ...)
     va_start(ap, fmt);
     (void)buf_vprintf(&text, fmt, ap);
     va_end(ap);
-    table_cell(table, buf_str(&text));
+    cli_table_cell(table, buf_str(&text));
 }
 
 static void print_cell(const struct table *table, unsigned column, const char *text, FILE *out)
@@ -232,7 +233,7 @@ static void print_cell(const struct table *table, unsigned column, const char *t
     (void)fputs(last ? "\n" : "  ", out);
 }
 
-int table_print(const struct table *table, FILE *out, bool colour)
+int cli_table_print(const struct table *table, FILE *out, bool colour)
 {
     const char *at = table->cells.data;
     const char *end = at == NULL ? NULL : at + table->cells.len;

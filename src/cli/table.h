@@ -30,14 +30,15 @@ struct table {
     size_t width[TABLE_COLUMNS_MAX];
 };
 
-void table_init(struct table *table, const struct table_column *columns, unsigned n_columns);
-void table_done(struct table *table);
+void cli_table_init(struct table *table, const struct table_column *columns, unsigned n_columns);
+void cli_table_done(struct table *table);
 
 // The next cell, from left to right and then in the next row. NULL or "" is shown as "-".
-void table_cell(struct table *table, const char *text);
-void table_cellf(struct table *table, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void cli_table_cell(struct table *table, const char *text);
+void cli_table_cellf(struct table *table, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
 // -1 when a row is missing, because it did not fit.
-int table_print(const struct table *table, FILE *out, bool colour);
+int cli_table_print(const struct table *table, FILE *out, bool colour);
 
 // Whether colours may be used there: a terminal, and no NO_COLOR.
 bool text_colour(FILE *out);

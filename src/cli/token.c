@@ -14,9 +14,9 @@
 enum create_flag { FLAG_TENANT, FLAG_ADMIN, FLAG_RATE };
 
 static const struct opt create_opts[] = {
-    {"tenant", 't', "NAME", "whose sandboxes it sees; made if it is new",          "NAME of the token"},
-    {"admin",  0,   NULL,   "it may manage tokens, and is of the tenant 'admin'", NULL               },
-    {"rate",   0,   "N",    "requests a minute; 0 is no limit",                   "the server's"     },
+    {"tenant", 't', "NAME", "whose sandboxes it sees; made if it is new",    "NAME of the token"},
+    {"admin",  0,   NULL,   "it may manage tokens and act for every tenant", NULL               },
+    {"rate",   0,   "N",    "requests a minute; 0 is no limit",              "the server's"     },
     REMOTE_OPTS,
 };
 
@@ -56,14 +56,13 @@ static int take_create_flag(void *data, unsigned flag, const char *value, struct
 static void write_body(const struct create *c, const char *name, struct buf *body)
 {
     struct json j;
-    const char *tenant = c->tenant != NULL || c->admin ? c->tenant : name;
     json_init(&j, body);
     json_open_object(&j);
     json_key(&j, "name");
     json_put_str(&j, name);
-    if (tenant != NULL) {
+    if (c->tenant != NULL) {
         json_key(&j, "tenant");
-        json_put_str(&j, tenant);
+        json_put_str(&j, c->tenant);
     }
     if (c->admin) {
         json_key(&j, "admin");
@@ -82,8 +81,8 @@ static int cmd_token_create(int argc, char **argv)
     struct create create = {0};
     int code;
     auto_remote remote;
-    const struct command_line line = {"token", &create_spec, take_create_flag, &create, 1, 1,
-                                      "one NAME"};
+    const struct command_line line = {"token", &create_spec, take_create_flag, &create, 1,
+                                      1,       "one NAME"};
     if (remote_start(&remote, &line, argc, argv, &code) < 0)
         return code;
     struct err err;
@@ -128,20 +127,20 @@ static void add_row(struct table *table, const struct json_node *token)
     char text[24];
     int64_t rate = json_int(json_get(token, "rate"), -1);
     int64_t age = remote_age(json_get(token, "createdAt"));
-    table_cell(table, json_text(json_get(token, "id")));
-    table_cell(table, json_text(json_get(token, "name")));
-    table_cell(table, json_text(json_get(token, "tenant")));
-    table_cell(table, json_bool(json_get(token, "admin"), false) ? "yes" : "no");
-    if (rate < 0)
-        table_cell(table, NULL);
+    cli_table_cell(table, json_text(json_get(token, "id")));
+    cli_table_cell(table, json_text(json_get(token, "name")));
+    cli_table_cell(table, json_text(json_get(token, "tenant")));
+    cli_table_cell(table, json_bool(json_get(token, "admin"), false) ? "yes" : "no");
+    if (rate < 0) // not a number: the server's own
+        cli_table_cell(table, json_text(json_get(token, "rate")));
     else if (rate == 0)
-        table_cell(table, "no limit");
+        cli_table_cell(table, "no limit");
     else
-        table_cellf(table, "%" PRId64 "/min", rate);
+        cli_table_cellf(table, "%" PRId64 "/min", rate);
     if (age < 0)
-        table_cell(table, NULL);
+        cli_table_cell(table, NULL);
     else
-        table_cellf(table, "%s ago", text_ago(text, sizeof text, age));
+        cli_table_cellf(table, "%s ago", text_ago(text, sizeof text, age));
 }
 
 static int cmd_token_ls(int argc, char **argv)
@@ -162,12 +161,12 @@ static int cmd_token_ls(int argc, char **argv)
         return remote_fail(&remote, &err);
     if (remote.json)
         return remote_print(&remote, &answer);
-    table_init(&table, columns, sizeof columns / sizeof *columns);
+    cli_table_init(&table, columns, sizeof columns / sizeof *columns);
     const struct json_node *list = json_get(answer_root(&answer), "tokens");
     for (const struct json_node *n = json_first(list); n != NULL; n = json_next(n))
         add_row(&table, n);
-    (void)table_print(&table, stdout, text_colour(stdout));
-    table_done(&table);
+    (void)cli_table_print(&table, stdout, text_colour(stdout));
+    cli_table_done(&table);
     return remote_flush(&remote);
 }
 
@@ -175,8 +174,9 @@ static int cmd_token_ls(int argc, char **argv)
 
 static const struct opt_spec revoke_spec = {
     .usage = "cay token revoke ID... [flags]",
-    .summary = "Makes tokens worthless from now on; streams that they have open end. IDs are those of\n"
-               "'cay token ls'.",
+    .summary =
+        "Makes tokens worthless from now on; streams that they have open end. IDs are those of\n"
+        "'cay token ls'.",
     .opts = plain_opts,
     .n_opts = sizeof plain_opts / sizeof *plain_opts,
 };
@@ -185,8 +185,8 @@ static int cmd_token_revoke(int argc, char **argv)
 {
     int code;
     auto_remote remote;
-    const struct command_line line = {"token", &revoke_spec, NULL, NULL, 1, SIZE_MAX,
-                                      "at least one ID"};
+    const struct command_line line = {"token",  &revoke_spec,     NULL, NULL, 1,
+                                      SIZE_MAX, "at least one ID"};
     if (remote_start(&remote, &line, argc, argv, &code) < 0)
         return code;
     code = CLI_OK;

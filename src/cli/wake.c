@@ -16,7 +16,7 @@ static const struct opt_spec spec = {
 
 int cmd_wake(int argc, char **argv)
 {
-    return remote_each(&(const struct command_line){"wake", &spec, NULL, NULL, 1, SIZE_MAX,
-                                                    "at least one ID"},
-                       "POST", "wake", argc, argv);
+    return remote_each(
+        &(const struct command_line){"wake", &spec, NULL, NULL, 1, SIZE_MAX, "at least one ID"},
+        "POST", "wake", argc, argv);
 }

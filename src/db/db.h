@@ -3,8 +3,10 @@
 // survives any crash of ours, and a power cut only where `synced` is said. Writing that far takes
 // tens of microseconds, so the loop's own thread does it; what waits for a disk (moving the log
 // into the database, db_checkpoint) is for another thread. Calls are 0, or -1 with err; those that
-// look for one row answer 1 when it is there and 0 when not. Row structs own their texts:
-// *_row_done frees them (and takes zeros).
+// look for one row answer 1 when it is there and 0 when not; those that change one that is gone, or
+// add to one, say ERR_NOT_FOUND; a full disk is ERR_EXHAUSTED. Row structs own their texts:
+// *_row_done frees them (and takes zeros). The rows that *_each lends to its callback are read
+// beforehand, so that it may call anything here.
 #pragma once
 
 #include <stdbool.h>
@@ -85,8 +87,8 @@ struct sandbox_row {
     int64_t boxes; // how many it has had
     int64_t created_ms, updated_ms, active_ms;
 };
-int db_sandbox_add(struct db *db, struct sandbox_row *row,
-                   struct err *err); // sets number; ERR_CONFLICT
+// Sets number. ERR_CONFLICT with sys_errno EEXIST for the id, EADDRINUSE for the slug.
+int db_sandbox_add(struct db *db, struct sandbox_row *row, struct err *err);
 int db_sandbox_get(struct db *db, int64_t tenant, const char *id, struct sandbox_row *ret,
                    struct err *err);
 int db_sandbox_update(struct db *db, const struct sandbox_row *row,
@@ -148,7 +150,7 @@ int db_process_add(struct db *db, struct process_row *row,
 int db_process_get(struct db *db, int64_t sandbox, const char *id, struct process_row *ret,
                    struct err *err);
 int db_process_started(struct db *db, const struct process_row *row,
-                       struct err *err); // box, exec, pid
+                       struct err *err); // box, exec, pid, started_ms
 int db_process_end(struct db *db, const struct process_row *row, struct err *err);
 typedef int (*db_process_fn)(void *data, const struct process_row *row);
 int db_process_each(struct db *db, int64_t sandbox, db_process_fn fn, void *data,
@@ -203,7 +205,7 @@ struct idem_row {
     uint8_t request[32]; // hash of method, target and body
     int64_t run;         // of the daemon that takes it
     unsigned status;     // with IDEM_DONE, as the body
-    char *body;
+    char *body;          // what db_idem_take gives is the caller's to free
     size_t body_len;
 };
 int db_idem_take(struct db *db, struct idem_row *row, enum idem_state *ret, struct err *err);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Idempotency keys. A key is taken by inserting its row: one statement, so that two requests cannot
 // both have it, and a daemon that dies leaves a row without an answer.
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,7 +3,6 @@
 // are added at the end and never changed. Each runs in one transaction with its number.
 #include <stdio.h>
 
-#include "base/mem.h"
 #include "db/schema-internal.h"
 
 enum { APPLICATION_ID = 0x43617931 }; // "Cay1", which file(1) can tell

@@ -227,17 +227,33 @@ void conn_watch_event(uv_poll_t *poll, int status, int ready)
 // --- clients that dawdle
 
 // The library ends a connection on which nothing moves. One byte a minute is something.
+static bool is_too_slow(const struct conn *conn, uint64_t now)
+{
+    uint64_t seconds = conn->listener->server->idle_seconds + conn->frame.bytes / EDGE_RATE_MIN;
+    return !frame_is_idle(&conn->frame) && now - conn->since > seconds * 1000;
+}
+
+// The library takes a read that did not fill its buffer for the last until its epoll tells of more.
+// But an end that came together with those bytes has been told of already. So each connection is
+// asked once after bytes have come: at most once a second, and not at all while it is quiet.
+static bool has_ended(struct conn *conn)
+{
+    char byte;
+    if (conn->is_asked)
+        return false;
+    conn->is_asked = true;
+    return recvfrom(conn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT, NULL, NULL) == 0;
+}
+
 void conn_sweep(struct http_server *server, uint64_t now)
 {
     struct conn *conn;
     TAILQ_FOREACH(conn, &server->conns, all)
     {
         bool is_receiving = conn->req == NULL || conn->req->phase <= PHASE_BODY;
-        const struct frame *frame = &conn->frame;
-        if (!is_receiving || frame_is_idle(frame) || frame->state == FRAME_REFUSED)
+        if (!is_receiving || conn->frame.state == FRAME_REFUSED)
             continue;
-        uint64_t seconds = server->idle_seconds + frame->bytes / EDGE_RATE_MIN;
-        if (now - conn->since > seconds * 1000)
+        if (has_ended(conn) || is_too_slow(conn, now))
             (void)shutdown(conn->fd, SHUT_RDWR);
     }
 }

@@ -117,7 +117,7 @@ const char *frame_ending(const struct frame *f)
         [FRAME_LINE_CR] = "\r\n\r\n",
         [FRAME_LINE_LF] = "\n\r\n",
         [FRAME_FIELD] = "\r\n",
-        [FRAME_NAME] = ":\r\n\r\n",
+        [FRAME_NAME] = "-:\r\n\r\n", // another name than it may have been
         [FRAME_SPACE] = "\r\n\r\n",
         [FRAME_VALUE] = "\r\n\r\n",
         [FRAME_VALUE_LF] = "\n\r\n",
@@ -133,6 +133,9 @@ const char *frame_ending(const struct frame *f)
         return f->n_target == 0 ? "/ HTTP/1.1\r\n\r\n" : " HTTP/1.1\r\n\r\n";
     if (f->refused_in == FRAME_VERSION)
         return &"HTTP/1.1\r\n\r\n"[f->at];
+    bool is_value = f->refused_in == FRAME_SPACE || f->refused_in == FRAME_VALUE;
+    if (is_value && f->field == FRAME_LENGTH && f->at == 0)
+        return "0\r\n\r\n"; // for an empty one the library has an answer of its own
     if (f->refused_in == FRAME_CHUNK_SIZE && f->held < f->at)
         return NULL; // frame_release has handed on a part of the size
     return endings[f->refused_in];
@@ -266,8 +269,9 @@ static bool feed_name(struct frame *f, char c)
 
 static bool feed_length(struct frame *f, char c)
 {
-    if (c < '0' || c > '9' || ++f->at > LENGTH_DIGITS_MAX)
+    if (c < '0' || c > '9' || f->at == LENGTH_DIGITS_MAX)
         return bad(f, "Content-Length is not a number");
+    f->at++;
     f->left = f->left * 10 + (uint64_t)(c - '0');
     return true;
 }

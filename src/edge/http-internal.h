@@ -53,6 +53,7 @@ struct conn {
     int fd;
     bool is_idle;
     bool is_watched;
+    bool is_asked; // whether its client has ended it, since bytes came
     char held[16];
     char peer[64]; // "" until asked for
 };

@@ -49,6 +49,7 @@ static ssize_t give_ending(struct conn *conn, char *buf, size_t n, size_t len)
 static ssize_t look(struct conn *conn, char *buf, size_t held, size_t have, size_t len)
 {
     struct frame *frame = &conn->frame;
+    conn->is_asked = false;
     if (frame_is_idle(frame))
         conn->since = uv_now(conn->listener->server->loop);
     size_t good = held + frame_feed(frame, buf + held, have - held);

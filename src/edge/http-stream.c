@@ -61,6 +61,10 @@ void http_stream_begin(struct http_request *req, unsigned status, const char *co
         return;
     struct MHD_Response *response =
         MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, on_read, req, NULL);
+    // To a HEAD the library would send the end of the chunks, which its client would take for the
+    // beginning of the next answer. Without chunks it closes the connection instead.
+    if (req->method == HTTP_HEAD && response != NULL)
+        (void)MHD_set_response_options(response, MHD_RF_HTTP_1_0_COMPATIBLE_STRICT, MHD_RO_END);
     request_send(req, status, content_type, response);
 }
 

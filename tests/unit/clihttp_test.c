@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "check.h"
 #include "base/text.h"
+#include "check.h"
 #include "cli/event-stream.h"
 #include "cli/http.h"
 #include "cli/reply.h"
@@ -52,21 +52,18 @@ struct sample {
 };
 
 static const struct sample good[] = {
-    {"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-A: b\r\n\r\nhello", 200, "hello", "b", false},
-    {"HTTP/1.1 200 OK\r\ncontent-length:0\r\n\r\n", 200, "", NULL, false},
-    {"HTTP/1.1 204 \r\nx-a:  spaces around\t \r\n\r\n", 204, "", "spaces around", false},
-    {"HTTP/1.1 304 Not Modified\r\nContent-Length: 10\r\n\r\n", 304, "", NULL, false},
-    {"HTTP/1.0 200 OK\r\n\r\nuntil the end\r\n", 200, "until the end\r\n", NULL, true},
-    {"HTTP/1.1 404 Not Found\r\nX-A:\r\n\r\n", 404, "", "", true},
+    {"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-A: b\r\n\r\nhello", 200, "hello",             "b",             false},
+    {"HTTP/1.1 200 OK\r\ncontent-length:0\r\n\r\n",                 200, "",                  NULL,            false},
+    {"HTTP/1.1 204 \r\nx-a:  spaces around\t \r\n\r\n",             204, "",                  "spaces around", false},
+    {"HTTP/1.1 304 Not Modified\r\nContent-Length: 10\r\n\r\n",     304, "",                  NULL,            false},
+    {"HTTP/1.0 200 OK\r\n\r\nuntil the end\r\n",                    200, "until the end\r\n", NULL,            true },
+    {"HTTP/1.1 404 Not Found\r\nX-A:\r\n\r\n",                      404, "",                  "",              true },
     {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0a;x=\"y\"\r\n0123456789\r\n"
-     "0\r\n\r\n",
-     200, "abc0123456789", NULL, false},
+     "0\r\n\r\n",                                              200, "abc0123456789",     NULL,            false},
     {"HTTP/1.1 200 OK\r\nTransfer-Encoding: CHUNKED\r\nX-A: 1\r\nX-A: 2\r\n\r\n1\r\n\r\r\n2\r\n\r\n"
-     "\r\n0\r\nTrailer: yes\r\nMore: x\r\n\r\n",
-     200, "\r\r\n", "1", false},
+     "\r\n0\r\nTrailer: yes\r\nMore: x\r\n\r\n",               200, "\r\r\n",            "1",             false},
     {"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 102 P\r\nX-A: early\r\n\r\nHTTP/1.1 201 Made\r\n"
-     "Content-Length: 2\r\nX-A: late\r\n\r\nok",
-     201, "ok", "late", false},
+     "Content-Length: 2\r\nX-A: late\r\n\r\nok",               201, "ok",                "late",          false},
 };
 
 static void check_good(const struct sample *s, size_t first, size_t step)
@@ -315,8 +312,8 @@ CHECK_CASE(base64_comes_back)
 
 CHECK_CASE(base64_refuses)
 {
-    static const char *const bad[] = {"A", "AA", "AAA", "A===", "====", "AA=A", "AAA=AAAA", "AA A",
-                                      "AA-_", "AB==", "AAB=", "AAAA\n"};
+    static const char *const bad[] = {"A",        "AA",   "AAA",  "A===", "====", "AA=A",
+                                      "AAA=AAAA", "AA A", "AA-_", "AB==", "AAB=", "AAAA\n"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         auto_buf back;
         buf_init(&back, 1024);
@@ -334,12 +331,12 @@ CHECK_CASE(urls)
     static const struct {
         const char *url, *socket, *host, *port, *prefix, *text;
     } table[] = {
-        {"http://localhost:8787", "", "localhost", "8787", "", "localhost:8787"},
-        {"HTTP://a.b/", "", "a.b", "80", "", "a.b:80"},
-        {"http://[::1]:1/cay/", "", "::1", "1", "/cay", "[::1]:1"},
-        {"http://[::1]", "", "::1", "80", "", "[::1]:80"},
-        {"unix:/run/x.sock", "/run/x.sock", "", "", "", "/run/x.sock"},
-        {"unix:///run/x.sock", "/run/x.sock", "", "", "", "/run/x.sock"},
+        {"http://localhost:8787", "",            "localhost", "8787", "",     "localhost:8787"},
+        {"HTTP://a.b/",           "",            "a.b",       "80",   "",     "a.b:80"        },
+        {"http://[::1]:1/cay/",   "",            "::1",       "1",    "/cay", "[::1]:1"       },
+        {"http://[::1]",          "",            "::1",       "80",   "",     "[::1]:80"      },
+        {"unix:/run/x.sock",      "/run/x.sock", "",          "",     "",     "/run/x.sock"   },
+        {"unix:///run/x.sock",    "/run/x.sock", "",          "",     "",     "/run/x.sock"   },
     };
     struct http_place place;
     struct err err = {0};

@@ -26,9 +26,9 @@ static struct db *kit_db;
 #define MUST_BE(call, want)                                                                        \
     do {                                                                                           \
         struct err err = {0};                                                                      \
-        int got = (call);                                                                          \
-        if (got != (want))                                                                         \
-            fail_msg("%s: %d, %s", #call, got, err.msg);                                           \
+        int answer_ = (call);                                                                      \
+        if (answer_ != (want))                                                                     \
+            fail_msg("%s: %d, %s", #call, answer_, err.msg);                                       \
     } while (0)
 
 // The call answers -1 with this code and a message.

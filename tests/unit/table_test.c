@@ -25,12 +25,12 @@ CHECK_CASE(what_moves_a_cursor_is_written_out)
     assert_plain("a\x1b[2Jb", 6, "a\\x1b[2Jb");
     assert_plain("a\nb\tc\rd", 7, "a\\x0ab\\x09c\\x0dd");
     assert_plain("\0\x7f", 2, "\\x00\\x7f");
-    assert_plain("\xc2\x9b", 2, "\\u009b");             // CSI in one character
-    assert_plain("\xe2\x80\xae", 3, "\\u202e");         // right to left
-    assert_plain("\xe2\x80\x8b", 3, "\\u200b");         // nothing to see
-    assert_plain("\x9b\xff", 2, "\\x9b\\xff");          // not UTF-8
-    assert_plain("\xc3", 1, "\\xc3");                   // half a character
-    assert_plain("\xf3\xa0\x81\x81", 4, "\\ue0041");    // a tag
+    assert_plain("\xc2\x9b", 2, "\\u009b");          // CSI in one character
+    assert_plain("\xe2\x80\xae", 3, "\\u202e");      // right to left
+    assert_plain("\xe2\x80\x8b", 3, "\\u200b");      // nothing to see
+    assert_plain("\x9b\xff", 2, "\\x9b\\xff");       // not UTF-8
+    assert_plain("\xc3", 1, "\\xc3");                // half a character
+    assert_plain("\xf3\xa0\x81\x81", 4, "\\ue0041"); // a tag
 }
 
 // Every byte alone, and every pair: nothing that a terminal obeys comes out.
@@ -77,7 +77,7 @@ static void assert_table(const struct table *table, const char *want)
     size_t len = 0;
     FILE *out = open_memstream(&text, &len);
     assert_non_null(out);
-    assert_int_equal(table_print(table, out, false), 0);
+    assert_int_equal(cli_table_print(table, out, false), 0);
     assert_int_equal(fclose(out), 0);
     assert_string_equal(text, want);
     free(text);
@@ -92,18 +92,18 @@ static const struct table_column columns[] = {
 CHECK_CASE(columns_line_up)
 {
     struct table table;
-    table_init(&table, columns, 3);
+    cli_table_init(&table, columns, 3);
     assert_table(&table, "ID  SIZE  NAME\n");
-    table_cell(&table, "longer");
-    table_cellf(&table, "%d", 12345);
-    table_cell(&table, "x y");
-    table_cell(&table, "\xe4\xb8\xad");
-    table_cell(&table, NULL);
-    table_cell(&table, "a\nb\x1b[1m");
+    cli_table_cell(&table, "longer");
+    cli_table_cellf(&table, "%d", 12345);
+    cli_table_cell(&table, "x y");
+    cli_table_cell(&table, "\xe4\xb8\xad");
+    cli_table_cell(&table, NULL);
+    cli_table_cell(&table, "a\nb\x1b[1m");
     assert_table(&table, "ID       SIZE  NAME\n"
                          "longer  12345  x y\n"
                          "\xe4\xb8\xad          -  a\\x0ab\\x1b[1m\n");
-    table_done(&table);
+    cli_table_done(&table);
 }
 
 CHECK_CASE(sizes_and_times)

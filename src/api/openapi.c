@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/openapi.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "api/route.h"
+#include "api/show.h"
+#include "base/json.h"
+#include "edge/error.h"
+#include "edge/limits.h"
+
+enum { OPENAPI_MAX = 1024 * 1024 };
+
+static void open_key(struct json *j, const char *key)
+{
+    json_key(j, key);
+    json_open_object(j);
+}
+
+static void put_ref(struct json *j, const char *name)
+{
+    char text[96];
+    (void)snprintf(text, sizeof text, "#/components/schemas/%s", name);
+    json_open_object(j);
+    show_str(j, "$ref", text);
+    json_close_object(j);
+}
+
+// -- shapes
+
+static void put_type(struct json *j, const char *type, size_t len)
+{
+    char name[64];
+    if (type[0] == '[') {
+        json_open_object(j);
+        show_str(j, "type", "array");
+        json_key(j, "items");
+        put_type(j, type + 1, len - 2);
+        json_close_object(j);
+        return;
+    }
+    (void)snprintf(name, sizeof name, "%.*s", (int)len, type);
+    if (name[0] >= 'A' && name[0] <= 'Z') {
+        put_ref(j, name);
+        return;
+    }
+    json_open_object(j);
+    if (strcmp(name, "any") != 0) {
+        json_key(j, "type");
+        json_open_array(j);
+        json_put_str(j, name);
+        json_put_str(j, "null");
+        json_close_array(j);
+    }
+    json_close_object(j);
+}
+
+static void put_shape(struct json *j, const struct shape *shape)
+{
+    char name[64];
+    open_key(j, shape->name);
+    show_str(j, "type", "object");
+    open_key(j, "properties");
+    for (const char *p = shape->fields; *p != '\0';) {
+        size_t colon = strcspn(p, ":");
+        size_t end = strcspn(p, " ");
+        (void)snprintf(name, sizeof name, "%.*s", (int)colon, p);
+        json_key(j, name);
+        put_type(j, p + colon + 1, end - colon - 1);
+        p += end + (p[end] == ' ');
+    }
+    json_close_object(j);
+    json_close_object(j);
+}
+
+// -- one route
+
+static void put_parameter(struct json *j, const char *in, const char *name, const char *help)
+{
+    json_open_object(j);
+    show_str(j, "name", name);
+    show_str(j, "in", in);
+    if (strcmp(in, "path") == 0)
+        show_bool(j, "required", true);
+    if (help != NULL)
+        show_str(j, "description", help);
+    open_key(j, "schema");
+    show_str(j, "type", "string");
+    json_close_object(j);
+    json_close_object(j);
+}
+
+static void put_parameters(struct json *j, const struct route *r)
+{
+    char name[32];
+    json_key(j, "parameters");
+    json_open_array(j);
+    for (const char *p = strchr(r->pattern, '{'); p != NULL; p = strchr(p + 1, '{')) {
+        (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(p + 1, "}"), p + 1);
+        put_parameter(j, "path", name, NULL);
+    }
+    for (size_t i = 0; i < ROUTE_QUERY_MAX && r->query[i].name != NULL; i++)
+        put_parameter(j, "query", r->query[i].name, r->query[i].help);
+    if (r->flags & ROUTE_IDEMPOTENT)
+        put_parameter(j, "header", "Idempotency-Key",
+                      "The same key and request: the first answer again, for 24 hours");
+    if (r->flags & ROUTE_SSE)
+        put_parameter(j, "header", "Last-Event-ID", "Go on behind this event");
+    json_close_array(j);
+}
+
+static void put_body(struct json *j, const struct route *r)
+{
+    if (r->body == NULL)
+        return;
+    open_key(j, "requestBody");
+    open_key(j, "content");
+    open_key(j, "application/json");
+    json_key(j, "schema");
+    put_ref(j, r->body->name);
+    json_close_object(j);
+    if (r->flags & ROUTE_RAW_BODY) {
+        open_key(j, "application/octet-stream");
+        json_close_object(j);
+    }
+    json_close_object(j);
+    json_close_object(j);
+}
+
+static void put_answer(struct json *j, const struct route *r)
+{
+    char status[8];
+    (void)snprintf(status, sizeof status, "%u", r->status);
+    open_key(j, status);
+    show_str(j, "description", r->answer);
+    open_key(j, "content");
+    open_key(j, r->type != NULL ? r->type : "application/json");
+    if (r->shape != NULL) {
+        json_key(j, "schema");
+        put_ref(j, r->shape->name);
+    }
+    json_close_object(j);
+    if (r->flags & ROUTE_SSE) {
+        open_key(j, "text/event-stream");
+        json_close_object(j);
+    }
+    json_close_object(j);
+    json_close_object(j);
+}
+
+static bool may_answer(const struct route *r, enum error_kind kind)
+{
+    bool has_id = strchr(r->pattern, '{') != NULL;
+    switch (kind) {
+    case ERROR_INVALID_REQUEST:
+    case ERROR_METHOD_NOT_ALLOWED:
+    case ERROR_INTERNAL:
+        return true;
+    case ERROR_UNAUTHORIZED:
+    case ERROR_FORBIDDEN:
+    case ERROR_RATE_LIMITED:
+    case ERROR_UNAVAILABLE:
+        return !(r->flags & ROUTE_PUBLIC);
+    case ERROR_NOT_FOUND:
+        return has_id || r->body != NULL;
+    case ERROR_CONFLICT:
+        return !(r->flags & ROUTE_PUBLIC) && r->method != HTTP_GET;
+    case ERROR_PAYLOAD_TOO_LARGE:
+        return r->body != NULL;
+    case ERROR_SESSION_TERMINATED:
+        return strcmp(r->name, "exec") == 0;
+    case ERROR_CANNOT_START:
+    case ERROR_QUOTA_EXCEEDED:
+    case ERROR_REQUEST_TIMEOUT:
+    case ERROR_REQUEST_IN_PROGRESS:
+    case ERROR_OUTCOME_UNKNOWN:
+    case ERROR_IDEMPOTENCY_KEY_REUSED:
+    case ERROR_URI_TOO_LONG:
+    case ERROR_EXPECTATION_FAILED:
+    case ERROR_HEADERS_TOO_LARGE:
+    case ERROR_NOT_IMPLEMENTED:
+    case ERROR_KIND_MAX:
+        break; // of all requests, or under the status of another
+    }
+    return false;
+}
+
+static void put_answers(struct json *j, const struct route *r)
+{
+    char status[8];
+    open_key(j, "responses");
+    put_answer(j, r);
+    for (int kind = 0; kind < ERROR_KIND_MAX; kind++) {
+        if (!may_answer(r, (enum error_kind)kind))
+            continue;
+        (void)snprintf(status, sizeof status, "%u", error_status((enum error_kind)kind));
+        open_key(j, status);
+        show_str(j, "$ref", "#/components/responses/Error");
+        json_close_object(j);
+    }
+    json_close_object(j);
+}
+
+static const char *method_key(const struct route *r)
+{
+    switch ((int)r->method) {
+    case HTTP_POST:
+        return "post";
+    case HTTP_PUT:
+        return "put";
+    case HTTP_PATCH:
+        return "patch";
+    case HTTP_DELETE:
+        return "delete";
+    default:
+        return "get";
+    }
+}
+
+static void put_route(struct json *j, const struct route *r)
+{
+    open_key(j, method_key(r));
+    show_str(j, "operationId", r->name);
+    show_str(j, "summary", r->summary);
+    put_parameters(j, r);
+    put_body(j, r);
+    put_answers(j, r);
+    if (r->flags & ROUTE_PUBLIC) {
+        json_key(j, "security");
+        json_open_array(j);
+        json_close_array(j);
+    }
+    json_close_object(j);
+}
+
+// -- the whole
+
+static bool is_first(const struct route *r)
+{
+    for (const struct route *q = routes; q < r; q++) {
+        if (strcmp(q->pattern, r->pattern) == 0)
+            return false;
+    }
+    return true;
+}
+
+static void put_paths(struct json *j)
+{
+    open_key(j, "paths");
+    for (size_t i = 0; i < n_routes; i++) {
+        if (!is_first(&routes[i]))
+            continue;
+        open_key(j, routes[i].pattern);
+        for (size_t k = i; k < n_routes; k++) {
+            if (strcmp(routes[k].pattern, routes[i].pattern) == 0)
+                put_route(j, &routes[k]);
+        }
+        json_close_object(j);
+    }
+    json_close_object(j);
+}
+
+static void put_error_schema(struct json *j)
+{
+    open_key(j, "Error");
+    show_str(j, "type", "object");
+    open_key(j, "properties");
+    for (int i = 0; i < 3; i++) {
+        static const char *const names[] = {"error", "request_id", "error_code"};
+        open_key(j, names[i]);
+        show_str(j, "type", "string");
+        if (i == 2) {
+            json_key(j, "enum");
+            json_open_array(j);
+            for (int kind = 0; kind < ERROR_KIND_MAX; kind++)
+                json_put_str(j, error_name((enum error_kind)kind));
+            json_close_array(j);
+        }
+        json_close_object(j);
+    }
+    open_key(j, "details");
+    show_str(j, "type", "object");
+    json_close_object(j);
+    json_close_object(j);
+    json_close_object(j);
+}
+
+static bool is_first_body(const struct route *r)
+{
+    for (const struct route *q = routes; q < r; q++) {
+        if (q->body == r->body)
+            return false;
+    }
+    return r->body != NULL;
+}
+
+static void put_components(struct json *j)
+{
+    open_key(j, "components");
+    open_key(j, "schemas");
+    put_error_schema(j);
+    for (size_t i = 0; i < n_routes; i++) {
+        if (is_first_body(&routes[i])) {
+            json_key(j, routes[i].body->name);
+            body_write_schema(j, routes[i].body);
+        }
+    }
+    for (size_t i = 0; shapes[i] != NULL; i++)
+        put_shape(j, shapes[i]);
+    json_close_object(j);
+    open_key(j, "responses");
+    open_key(j, "Error");
+    show_str(j, "description", "What went wrong and what to do");
+    open_key(j, "content");
+    open_key(j, "application/json");
+    json_key(j, "schema");
+    put_ref(j, "Error");
+    json_close_object(j);
+    json_close_object(j);
+    json_close_object(j);
+    json_close_object(j);
+    open_key(j, "securitySchemes");
+    open_key(j, "token");
+    show_str(j, "type", "http");
+    show_str(j, "scheme", "bearer");
+    json_close_object(j);
+    json_close_object(j);
+    json_close_object(j);
+}
+
+void openapi_write(struct buf *ret)
+{
+    struct json j;
+    buf_init(ret, OPENAPI_MAX);
+    json_init(&j, ret);
+    json_open_object(&j);
+    show_str(&j, "openapi", "3.1.0");
+    open_key(&j, "info");
+    show_str(&j, "title", "Cay");
+    show_str(&j, "version", CAY_VERSION);
+    show_str(&j, "description", "Isolated Linux sandboxes over HTTP. docs/API.md has the rest.");
+    json_close_object(&j);
+    json_key(&j, "security");
+    json_open_array(&j);
+    json_open_object(&j);
+    json_key(&j, "token");
+    json_open_array(&j);
+    json_close_array(&j);
+    json_close_object(&j);
+    json_close_array(&j);
+    put_paths(&j);
+    put_components(&j);
+    json_close_object(&j);
+    (void)buf_append_char(ret, '\n');
+}
