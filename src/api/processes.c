@@ -53,6 +53,7 @@ void process_reply(struct call *call, struct process *p, unsigned status)
     json_init(&j, &buf);
     json_open_object(&j);
     show_bool(&j, "success", true);
+    show_str(&j, "id", process_row(p)->id);
     json_key(&j, "process");
     json_open_object(&j);
     show_process(&j, p);

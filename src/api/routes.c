@@ -38,7 +38,7 @@ static const struct shape exec_shape = {
 static const struct shape session_shape = {
     "Session", "id:string cwd:string running:boolean createdAt:string lastUsedAt:string"};
 static const struct shape session_answer_shape = {"SessionAnswer",
-                                                  "success:boolean session:Session"};
+                                                  "success:boolean id:string session:Session"};
 static const struct shape sessions_shape = {"Sessions", "success:boolean sessions:[Session]"};
 static const struct shape process_shape = {
     "Process", "id:string pid:integer status:string command:any cwd:string keepAwake:boolean "
@@ -46,7 +46,7 @@ static const struct shape process_shape = {
                "cpu:number peakMemory:integer startedAt:string endedAt:string duration:integer "
                "logs:object"};
 static const struct shape process_answer_shape = {"ProcessAnswer",
-                                                  "success:boolean process:Process"};
+                                                  "success:boolean id:string process:Process"};
 static const struct shape processes_shape = {"Processes", "success:boolean processes:[Process]"};
 static const struct shape wait_shape = {
     "WaitResult", "success:boolean matched:string timedOut:boolean stream:string offset:integer "

@@ -165,9 +165,15 @@ static void on_got(void *data, const struct keeper_used *used, const struct err 
     struct call *call = data;
     struct buf buf;
     struct json j;
+    const struct sandbox_row *row = sandbox_row(call->sandbox);
     (void)err; // it does not run: then there is nothing to tell
-    begin(&j, &buf, sandbox_row(call->sandbox));
-    show_sandbox(&j, sandbox_row(call->sandbox));
+    begin(&j, &buf, row);
+    if (call->route->handle == handle_get) {
+        show_sandbox(&j, row);
+    } else {
+        show_str(&j, "status", show_status(row->status));
+        show_limits(&j, row);
+    }
     json_key(&j, "stats");
     if (used != NULL)
         show_usage(&j, used);

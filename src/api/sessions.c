@@ -28,6 +28,7 @@ static void reply_session(struct call *call, unsigned status, const struct sessi
     json_init(&j, &buf);
     json_open_object(&j);
     show_bool(&j, "success", true);
+    show_str(&j, "id", row->id);
     json_key(&j, "session");
     json_open_object(&j);
     show_session(&j, row);

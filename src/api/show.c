@@ -94,7 +94,7 @@ const char *show_status(enum sandbox_status status)
     return "unknown";
 }
 
-static void show_limits(struct json *j, const struct sandbox_row *row)
+void show_limits(struct json *j, const struct sandbox_row *row)
 {
     json_key(j, "limits");
     json_open_object(j);

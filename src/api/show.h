@@ -21,6 +21,7 @@ void show_time_now(struct json *j, const char *key);
 void show_bytes(struct json *j, const char *key, const void *data, size_t len);
 
 void show_sandbox(struct json *j, const struct sandbox_row *row);
+void show_limits(struct json *j, const struct sandbox_row *row); // "limits": {...}
 void show_usage(struct json *j, const struct keeper_used *used); // its own object
 void show_process(struct json *j, struct process *p);
 void show_session(struct json *j, const struct session_row *row);

@@ -126,15 +126,14 @@ static void find_flags(const char *help, struct buf *flags, struct buf *with_val
 // The names below "commands:", each at the beginning of its line.
 static unsigned find_subs(const char *help, char ret[SUBS_MAX][32])
 {
-    const char *line = strstr(help, "\ncommands:\n");
+    static const char heading[] = "\ncommands:\n";
+    const char *line = strstr(help, heading);
     unsigned n = 0;
-    if (line == NULL)
-        return 0;
-    line += strlen("\ncommands:\n");
-    while (n < SUBS_MAX && strncmp(line, "  ", 2) == 0) {
-        int len = (int)strcspn(line + 2, " \n");
-        (void)snprintf(ret[n++], 32, "%.*s", len, line + 2);
-        line += strcspn(line, "\n");
+    line = line == NULL ? "" : line + sizeof heading - 1;
+    while (n < SUBS_MAX && line[0] == ' ' && line[1] == ' ') {
+        const char *name = line + 2;
+        (void)snprintf(ret[n++], 32, "%.*s", (int)strcspn(name, " \n"), name);
+        line = name + strcspn(name, "\n");
         line += *line == '\n';
     }
     return n;

@@ -23,7 +23,7 @@ enum {
     // The library's memory for one connection: the head, an entry for each header and parameter,
     // and the head of the answer. It clears all of it after every request, so more is slower. (Up
     // to 32 KiB come from malloc, more from mmap, which is slower still.)
-    HTTP_POOL = 32 * 1024,
+    HTTP_POOL = 16 * 1024,
     HTTP_FDS_MAX = 64 * 1024, // connections have descriptors below this
 };
 

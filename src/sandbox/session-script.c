@@ -237,7 +237,7 @@ int script_exports(struct buf *out, uint32_t seq, struct err *err)
     buf_init(&code, TEXT_MAX);
     buf_init(&blobs, 1);
     (void)buf_append_str(&code, "builtin printf 'E %s\\0' \"$__cay_q\" >&61;"
-                                "/usr/bin/env -0 >&61;__cay_c='builtin return \"$__cay_s\"'");
+                                "/usr/bin/env -0 >&61;__cay_c=__cay_st");
     return send_code(out, seq, false, &code, &blobs, err);
 }
 
