@@ -27,7 +27,6 @@ struct api {
     char admin_id[DB_TOKEN_ID]; // of the configured token's row
     struct call *streams;
     uv_timer_t tick;
-    uint64_t ticks;
     struct buf openapi;
 };
 

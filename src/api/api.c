@@ -11,13 +11,10 @@
 #include "api/call.h"
 #include "api/handlers.h"
 #include "api/openapi.h"
-#include "base/log.h"
 #include "edge/target.h"
 
 enum {
     TICK_MS = 5000,
-    EXPIRE_TICKS = 60 * 60 / 5,
-    IDEMPOTENCY_MS = 24 * 60 * 60 * 1000,
 };
 
 // -- browsers on other sites
@@ -202,19 +199,9 @@ void api_handle(struct http_request *req, void *data)
 
 // -- opening and closing
 
-static void expire(struct api *api)
-{
-    struct err err;
-    if (db_idem_expire(api->db, db_now_ms() - IDEMPOTENCY_MS, &err) < 0)
-        log_line(LOG_WARN, "old idempotency keys stay, ignoring", "error", err.msg, NULL);
-}
-
 static void tick(uv_timer_t *timer)
 {
-    struct api *api = timer->data;
-    streams_tick(api);
-    if (api->ticks++ % EXPIRE_TICKS == 0)
-        expire(api);
+    streams_tick(timer->data);
 }
 
 static int fill(struct api *api, const struct api_config *config, struct err *err)
@@ -271,4 +258,5 @@ void api_free(struct api *api)
 void api_drain(struct api *api)
 {
     api->draining = true;
+    streams_end(api, NULL); // their readers come again, to whoever serves then
 }

@@ -101,7 +101,7 @@ void auth_revoked(struct api *api, const char *id)
         if (strcmp(t->id, id) != 0)
             continue;
         (void)map_del(&api->tokens, t->key);
-        streams_end_token(api, t);
+        streams_end(api, t);
         token_unref(t);
         return;
     }

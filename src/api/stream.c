@@ -109,11 +109,11 @@ static void cut(struct call *call)
     call_unref(call);
 }
 
-void streams_end_token(struct api *api, const struct token *token)
+void streams_end(struct api *api, const struct token *token)
 {
     for (struct call *c = api->streams, *next; c != NULL; c = next) {
         next = c->stream_next; // ending one leaves the others
-        if (c->token == token)
+        if (token == NULL || c->token == token)
             cut(c);
     }
 }

@@ -18,9 +18,11 @@
 
 enum {
     BUSY_MS = 5000, // for the moment in which db_checkpoint writes
-    // In frames, which are pages of the log.
+    POLL_US = 100,
+    // In frames, which are pages of the log: 4, 64 and 128 MiB.
     LOG_RESTART = 1024,
     LOG_FORCE = 16 * LOG_RESTART,
+    LOG_MOST = 2 * LOG_FORCE,
 };
 
 int64_t db_now_ms(void)
@@ -49,10 +51,11 @@ static int set_up(sqlite3 *sql, struct err *err)
                                "PRAGMA trusted_schema = OFF;"
                                "PRAGMA secure_delete = FAST;"
                                "PRAGMA synchronous = NORMAL;"
-                               "PRAGMA wal_autocheckpoint = 0;"
                                // What the log's file is cut to when it is begun anew.
                                "PRAGMA journal_size_limit = 8388608";
     (void)sqlite3_busy_timeout(sql, BUSY_MS);
+    // Should db_checkpoint never come, writers do its work, and wait for it.
+    (void)sqlite3_wal_autocheckpoint(sql, LOG_MOST);
     int rc = sqlite3_exec(sql, text, NULL, NULL, NULL);
     return rc == SQLITE_OK ? 0 : db_error(sql, rc, err);
 }
@@ -179,12 +182,22 @@ int db_sync(struct db *db, struct err *err)
 
 // -- moving the log into the database
 
+// SQLite's own way of waiting sleeps ever longer, and hardly meets the gaps of a busy writer.
+static int wait_a_little(void *arg, int times)
+{
+    const struct timespec delay = {.tv_nsec = POLL_US * 1000};
+    (void)arg;
+    (void)nanosleep(&delay, NULL);
+    return times < BUSY_MS * 1000 / POLL_US;
+}
+
 // The passive way keeps nobody waiting, and leaves what is written meanwhile; once it left nothing
 // the log can be begun anew. A log that writers never let come to that is ended by making them
 // wait.
 static int checkpoint(sqlite3 *sql, struct err *err)
 {
     int frames = 0, moved = 0;
+    (void)sqlite3_busy_handler(sql, wait_a_little, NULL);
     int rc = sqlite3_wal_checkpoint_v2(sql, NULL, SQLITE_CHECKPOINT_PASSIVE, &frames, &moved);
     if (rc == SQLITE_OK && frames >= LOG_RESTART && moved == frames)
         return start_log(sql, err);

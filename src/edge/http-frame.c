@@ -244,7 +244,14 @@ static enum frame_field which_field(struct frame *f)
         f->n_host++;
         return FRAME_HOST;
     }
-    return FRAME_OTHER;
+    return name_is(f, "Cookie") ? FRAME_COOKIE : FRAME_OTHER;
+}
+
+// The library copies cookies and makes an entry of each.
+static bool count_cookie(struct frame *f, char c)
+{
+    f->field_bytes += c == ';' ? EDGE_COOKIE_BYTES : 1;
+    return f->field_bytes <= EDGE_HEADER_BYTES_MAX || refuse(f, 431, "the cookies are too long");
 }
 
 static bool feed_name(struct frame *f, char c)
@@ -312,6 +319,8 @@ static bool feed_value(struct frame *f, char c)
         return feed_coding(f, c);
     case FRAME_HOST:
         return is(c, HOST) || bad(f, "Host is not a host");
+    case FRAME_COOKIE:
+        return count_cookie(f, c);
     }
     return true;
 }
@@ -475,7 +484,7 @@ static size_t skip_value(const char *data, size_t len)
 static bool count_head(struct frame *f, size_t n)
 {
     f->bytes += n;
-    if (f->state < FRAME_FIELD || !in_head(f->state))
+    if (f->state < FRAME_TARGET || !in_head(f->state))
         return true;
     f->field_bytes += (unsigned)n;
     return f->field_bytes <= EDGE_HEADER_BYTES_MAX || refuse(f, 431, "the headers are too long");

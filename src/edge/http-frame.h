@@ -42,7 +42,7 @@ enum frame_state {
     FRAME_STATE_MAX,
 };
 
-enum frame_field { FRAME_OTHER, FRAME_LENGTH, FRAME_CODING, FRAME_HOST };
+enum frame_field { FRAME_OTHER, FRAME_LENGTH, FRAME_CODING, FRAME_HOST, FRAME_COOKIE };
 
 struct frame {
     enum frame_state state;

@@ -3,12 +3,14 @@
 #pragma once
 
 enum {
-    EDGE_TARGET_MAX = 4 * 1024,        // bytes of path and query: 414
+    // These six are bounded by the memory of a connection (HTTP_POOL in edge/http-internal.h).
+    EDGE_TARGET_MAX = 4 * 1024,       // bytes of path and query: 414
+    EDGE_QUERY_MAX = 16,              // name=value pairs of a query: 400
+    EDGE_HEADERS_MAX = 64,            // header lines: 431
+    EDGE_HEADER_BYTES_MAX = 8 * 1024, // the target and all of them together: 431
+    EDGE_COOKIE_BYTES = 64,           // what each cookie counts beside its text, which counts twice
+    EDGE_REPLY_HEADERS_MAX = 2 * 1024, // what an answer may add of its own
     EDGE_SEGMENTS_MAX = 16,            // of a path: 404, no route has so many
-    EDGE_QUERY_MAX = 32,               // name=value pairs of a query: 400
-    EDGE_HEADERS_MAX = 64,             // header lines: 431
-    EDGE_HEADER_BYTES_MAX = 12 * 1024, // all of them together: 431
-    EDGE_REPLY_HEADERS_MAX = 4 * 1024, // what an answer may add of its own
     EDGE_BODY_MAX = 32 * 1024 * 1024,  // of a JSON request: 413
     EDGE_JSON_DEPTH_MAX = 32,
     EDGE_CONNECTIONS_MAX = 16 * 1024,

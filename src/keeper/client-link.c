@@ -13,14 +13,14 @@
 #include "base/fd.h"
 #include "keeper/keeper-internal.h"
 
-enum { UNSENT_MAX = 1024 }; // above, no request is read until some are gone
+enum { UNSENT_MAX = 8 * 1024 * 1024 }; // bytes; above, no request is read until some are gone
 
 // --- sending ---
 
 static void watch_client(struct keeper *k)
 {
-    uint32_t events = k->n_unsent > 0 ? EPOLLOUT : 0;
-    events |= k->n_unsent < UNSENT_MAX ? EPOLLIN : 0;
+    uint32_t events = k->unsent != NULL ? EPOLLOUT : 0;
+    events |= k->unsent_bytes < UNSENT_MAX ? EPOLLIN : 0;
     struct epoll_event ev = {.events = events, .data.u64 = (uint64_t)EVENT_CLIENT << 32};
     (void)epoll_ctl(k->epoll, EPOLL_CTL_MOD, k->client, &ev);
 }
@@ -30,7 +30,7 @@ static void drop_first(struct keeper *k)
     struct unsent *first = k->unsent;
     k->unsent = first->next;
     k->unsent_last = k->unsent != NULL ? k->unsent_last : NULL;
-    k->n_unsent--;
+    k->unsent_bytes -= first->len;
     fd_close(first->fd);
     free(first);
 }
@@ -49,7 +49,7 @@ static void keep_unsent(struct keeper *k, const void *msg, size_t len, int fd)
     memcpy(u->bytes, msg, len);
     *(k->unsent_last != NULL ? &k->unsent_last->next : &k->unsent) = u;
     k->unsent_last = u;
-    k->n_unsent++;
+    k->unsent_bytes += len;
     watch_client(k);
 }
 
@@ -59,7 +59,7 @@ void client_send(struct keeper *k, const void *msg, size_t len, int fd)
         return;
     // A client that is gone shows as the end of its stream; there is nothing to tell it.
     int r =
-        k->n_unsent > 0 ? -EAGAIN : wire_send(k->client, msg, len, NULL, 0, &fd, fd >= 0 ? 1 : 0);
+        k->unsent != NULL ? -EAGAIN : wire_send(k->client, msg, len, NULL, 0, &fd, fd >= 0 ? 1 : 0);
     if (r == -EAGAIN)
         keep_unsent(k, msg, len, fd);
 }

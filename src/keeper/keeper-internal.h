@@ -131,7 +131,7 @@ struct keeper {
     uint64_t run;        // random, of this keeper and the programs that it becomes
     uint32_t restarts;   // daemons that were started before this one
     struct unsent *unsent, *unsent_last;
-    unsigned n_unsent;
+    size_t unsent_bytes;
     int spawner;
     pid_t spawner_pid;
     int epoll;
@@ -242,6 +242,7 @@ void serve_work(struct keeper *k);      // what is due
 void serve_daemon_event(struct keeper *k);
 void serve_signal_event(struct keeper *k);
 void serve_misbehaved(struct keeper *k, const char *what); // the daemon did
+void serve_fell_silent(struct keeper *k);                  // it closed its socket
 void serve_serving(struct keeper *k);                      // KEEPER_SERVING came
 int serve_is_ending(const struct keeper *k); // no new boxes: it stops, or is about to be upgraded
 

@@ -333,10 +333,12 @@ static void client_ended(struct keeper *k, int nonsense)
 {
     k->client_over = 1;
     (void)epoll_ctl(k->epoll, EPOLL_CTL_DEL, k->client, NULL);
-    if (k->serve != NULL) {
-        serve_misbehaved(k, nonsense ? "it asked for what makes no sense" : "it closed its socket");
+    if (k->serve != NULL && nonsense)
+        serve_misbehaved(k, "it asked for what makes no sense");
+    else if (k->serve != NULL)
+        serve_fell_silent(k);
+    if (k->serve != NULL)
         return;
-    }
     k->closing = 1;
     end_all(k);
 }

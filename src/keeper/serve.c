@@ -29,6 +29,7 @@ enum {
     BACK_OFF_MAX_MS = 5000,
     GREET_PATIENCE_MS = 2000, // for boxes of the last daemon to be gone
     RESPAWN_MS = 1000,
+    SILENCE_MS = 1000,     // from the end of its socket to its own
     DRAIN_MORE_MS = 15000, // beyond what it was told
     UPGRADE_PATIENCE_MS = 10000,
 };
@@ -62,6 +63,13 @@ void serve_misbehaved(struct keeper *k, const char *what)
         return;
     log_line(LOG_ERROR, "the daemon is ended", "why", what, NULL);
     signal_daemon(k->serve, SIGKILL);
+}
+
+// As a rule it is dying, and that will be heard next.
+void serve_fell_silent(struct keeper *k)
+{
+    if (k->serve->daemon >= 0 && k->serve->kill_due_ns == 0)
+        k->serve->kill_due_ns = after(SILENCE_MS);
 }
 
 static void close_all(struct keeper *k)

@@ -24,6 +24,8 @@ struct session_command {
     uint32_t since_pid;      // as in guest_signal
     enum end_reason stopped; // why it is being ended
     bool again;              // it was sent before, to a shell that ended without having begun it
+    struct err *refusal;     // while session_exec is on the stack: where an error goes instead
+    bool *refused;
 };
 
 struct session {
@@ -58,7 +60,7 @@ void session_store(struct session *session); // the row; an error is logged
 void session_unref(struct session *session);
 void session_pump(struct session *session);
 // What the shell tells. Afterwards the session may be gone, unless the caller has a reference.
-void session_on_started(struct session *session);
+void session_on_started(struct session *session, uint32_t exec);
 void session_on_record(struct session *session, const struct script_record *record);
 void session_on_deadline(struct session *session);
 struct shell_end {
@@ -74,11 +76,14 @@ struct shell_end {
 };
 void session_on_ended(struct session *session, const struct shell_end *end);
 
+void session_renew_output(struct session *session); // what came so far is nobody's
+
 // --- session-keep.c
 
-void saving_saw(struct session *session);                  // its exports came, or never will
-char *exports_json(const char *texts, size_t len);         // NUL-ended NAME=value; NULL: none
-int session_set_text(char **text, const char *value);      // whether it changed
+// Its exported variables came; or its shell is gone, and they never will.
+void saving_saw(struct session *session);
+void session_ask_exports(struct session *session);
+int session_set_text(char **text, const char *value); // whether it changed
 
 // --- session-shell.c
 

@@ -13,24 +13,25 @@
 enum {
     OUTGOING_MAX = 16 * 1024 * 1024,
     RECORDS_MAX = 4 * 1024 * 1024,
-    IDLE_OUTPUT_MAX = 64 * 1024,  // of what is written while no command runs
-    READ_AT_ONCE = 1024 * 1024,   // from one stream before others have their turn
-    REST_MAX = 64 * 1024 * 1024,  // read of a stream when the command is over
-    STOP_AGAIN_MS = 500,          // for a shell to end after it was asked to
-    STOP_STAGES = 2,              // then all of it is killed
+    IDLE_OUTPUT_MAX = 64 * 1024, // of what is written while no command runs
+    READ_AT_ONCE = 1024 * 1024,  // from one stream before others have their turn
+    REST_MAX = 64 * 1024 * 1024, // read of a stream when the command is over
+    STOP_AGAIN_MS = 500,         // for a shell to end after it was asked to
+    STOP_STAGES = 2,             // then all of it is killed
 };
 
-enum shell_poll { POLL_OUT, POLL_ERR, POLL_CONTROL, POLL_INPUT, POLLS };
+enum shell_watch { WATCH_OUT, WATCH_ERR, WATCH_CONTROL, WATCH_INPUT, WATCHES };
 
 struct shell {
     struct session *session; // NULL: let go
     struct job *job;
     bool started, stopping;
+    bool ending; // it says so
     int stage;
     uint64_t since;
     uint32_t since_pid;
-    uv_poll_t polls[POLLS];
-    bool watched[POLLS];
+    uv_poll_t polls[WATCHES];
+    bool watched[WATCHES];
     uv_timer_t timer;
     unsigned handles;
     struct buf outgoing, records, exports;
@@ -69,7 +70,7 @@ static struct shell *shell_new(struct session *session)
     return shell;
 }
 
-static void unwatch(struct shell *shell, enum shell_poll which)
+static void unwatch(struct shell *shell, enum shell_watch which)
 {
     if (!shell->watched[which])
         return;
@@ -80,8 +81,8 @@ static void unwatch(struct shell *shell, enum shell_poll which)
 // Afterwards only libuv knows it.
 static void release(struct shell *shell)
 {
-    for (int i = 0; i < POLLS; i++)
-        unwatch(shell, (enum shell_poll)i);
+    for (int i = 0; i < WATCHES; i++)
+        unwatch(shell, (enum shell_watch)i);
     job_free(shell->job);
     shell->job = NULL;
     shell->session = NULL;
@@ -132,11 +133,11 @@ static bool read_stream(struct session *session, int fd, struct buf *buf, size_t
 static void on_output(uv_poll_t *poll, int status, int events)
 {
     struct shell *shell = poll->data;
-    enum shell_poll which = poll == &shell->polls[POLL_OUT] ? POLL_OUT : POLL_ERR;
+    enum shell_watch which = poll == &shell->polls[WATCH_OUT] ? WATCH_OUT : WATCH_ERR;
     struct session *session = shell->session;
     const struct job_streams *streams = job_streams(shell->job);
     (void)events;
-    bool over = which == POLL_OUT
+    bool over = which == WATCH_OUT
                     ? read_stream(session, streams->out, &session->out, READ_AT_ONCE)
                     : read_stream(session, streams->err, &session->err, READ_AT_ONCE);
     if (status < 0 || over)
@@ -162,6 +163,7 @@ static void note_end(struct shell *shell, const struct script_record *record)
     shell->end.begun = record->seq;
     shell->end.status = (int)record->number;
     shell->in_state = true;
+    shell->ending = true;
 }
 
 static void note_state(struct shell *shell, const char *text)
@@ -244,7 +246,7 @@ static void on_control(uv_poll_t *poll, int status, int events)
     (void)events;
     session->refs++;
     if ((hear(shell) || status < 0) && shell->session != NULL)
-        unwatch(shell, POLL_CONTROL);
+        unwatch(shell, WATCH_CONTROL);
     session_unref(session);
 }
 
@@ -255,11 +257,11 @@ static void on_writable(uv_poll_t *poll, int status, int events)
     struct shell *shell = poll->data;
     (void)status;
     (void)events;
-    unwatch(shell, POLL_INPUT);
+    unwatch(shell, WATCH_INPUT);
     shell_flush(shell);
 }
 
-static void watch(struct shell *shell, enum shell_poll which, int fd, int events, uv_poll_cb fn)
+static void watch(struct shell *shell, enum shell_watch which, int fd, int events, uv_poll_cb fn)
 {
     uv_poll_t *poll = &shell->polls[which];
     if (fd < 0 || shell->watched[which] ||
@@ -280,7 +282,7 @@ void shell_flush(struct shell *shell)
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && errno == EAGAIN)
-            watch(shell, POLL_INPUT, fd, UV_WRITABLE, on_writable);
+            watch(shell, WATCH_INPUT, fd, UV_WRITABLE, on_writable);
         if (n < 0) // else it reads no more, and will end
             return;
         buf_consume(out, (size_t)n);
@@ -345,7 +347,7 @@ void shell_stop(struct shell *shell, uint64_t since, uint32_t since_pid)
 
 bool shell_ready(const struct shell *shell)
 {
-    return shell->started && !shell->stopping;
+    return shell->started && !shell->stopping && !shell->ending;
 }
 
 // --- what the job tells
@@ -353,9 +355,9 @@ bool shell_ready(const struct shell *shell)
 static void watch_all(struct shell *shell)
 {
     const struct job_streams *streams = job_streams(shell->job);
-    watch(shell, POLL_CONTROL, streams->control_out, UV_READABLE, on_control);
-    watch(shell, POLL_OUT, streams->out, UV_READABLE, on_output);
-    watch(shell, POLL_ERR, streams->err, UV_READABLE, on_output);
+    watch(shell, WATCH_CONTROL, streams->control_out, UV_READABLE, on_control);
+    watch(shell, WATCH_OUT, streams->out, UV_READABLE, on_output);
+    watch(shell, WATCH_ERR, streams->err, UV_READABLE, on_output);
 }
 
 static void on_started(void *data, struct job *job)
@@ -365,7 +367,7 @@ static void on_started(void *data, struct job *job)
     shell->started = true;
     watch_all(shell);
     shell_flush(shell);
-    session_on_started(shell->session);
+    session_on_started(shell->session, job_id(job));
 }
 
 static void finish(struct shell *shell, struct shell_end *end)
@@ -394,6 +396,7 @@ static void on_failed(void *data, const struct err *err)
 
 static void over(struct shell *shell, const struct job_end *job, bool lost)
 {
+    shell->ending = true;
     shell_drain(shell);
     (void)hear(shell); // a record may finish a command here, and even the session
     if (shell->session == NULL)
@@ -421,8 +424,8 @@ static const struct job_events events = {
 
 int shell_start(struct session *session, struct err *err)
 {
-    static const char *const argv[] = {"/bin/bash", "--noprofile",  "--norc", "-c",
-                                       session_script, "bash", NULL};
+    static const char *const argv[] = {"/bin/bash",    "--noprofile", "--norc", "-c",
+                                       session_script, "bash",        NULL};
     struct shell *shell = shell_new(session);
     char **envp = exec_env(session->s, session->row.env, 0, err);
     const struct exec_spec spec = {

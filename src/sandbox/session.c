@@ -85,12 +85,14 @@ void session_store(struct session *session)
 
 static void command_free(struct session_command *c)
 {
-    sandbox_idle(c->session->s);
+    struct sandbox *s = c->session->s;
     free(c->command);
     free(c->cwd);
     exec_env_free(c->envp);
     free(c->stdin_data);
     free(c);
+    sandbox_idle(s);
+    sandbox_unref(s);
 }
 
 static struct session_command *take_first(struct session *session)
@@ -101,10 +103,10 @@ static struct session_command *take_first(struct session *session)
     return c;
 }
 
-static void renew(struct session *session, struct buf *buf)
+void session_renew_output(struct session *session)
 {
-    buf_done(buf);
-    buf_init(buf, EXEC_OUTPUT_MAX);
+    buf_done(&session->out);
+    buf_done(&session->err);
     session->truncated = false;
 }
 
@@ -132,16 +134,19 @@ static void finish(struct session *session, struct job_end end, bool terminated)
     if (c->fn != NULL)
         c->fn(c->data, &result, NULL);
     command_free(c);
-    renew(session, &session->out);
-    renew(session, &session->err);
+    session_renew_output(session);
     session_unref(session);
 }
 
 static void fail_first(struct session *session, const struct err *err)
 {
     struct session_command *c = take_first(session);
-    if (c->fn != NULL)
+    if (c->refusal != NULL) {
+        *c->refusal = *err;
+        *c->refused = true;
+    } else if (c->fn != NULL) {
         c->fn(c->data, NULL, err);
+    }
     command_free(c);
 }
 
@@ -188,8 +193,14 @@ void session_pump(struct session *session)
     struct err err = {0};
     session->refs++;
     while (session->commands != NULL && session->commands->seq == 0 && !session->dead) {
-        if (session->shell != NULL && (!shell_ready(session->shell) || session->exports_seq != 0))
+        if (session->shell != NULL && !shell_ready(session->shell))
             break;
+        if (session->shell != NULL && session->exports_seq != 0) {
+            // What a daemon before us began may last: the time of the one that waits for it counts.
+            if (session->n_commands == 1)
+                shell_set_deadline(session->shell, session->commands->timeout_ms);
+            break;
+        }
         int r = session->shell == NULL ? shell_start(session, &err)
                                        : send_command(session, session->commands, &err);
         if (r < 0)
@@ -202,10 +213,10 @@ void session_pump(struct session *session)
 
 // --- what the shell tells
 
-void session_on_started(struct session *session)
+void session_on_started(struct session *session, uint32_t exec)
 {
     session->row.box = (int64_t)sandbox_box(session->s);
-    session->row.exec = (int64_t)session->exec_id;
+    session->row.exec = exec;
     session_store(session);
     session_pump(session);
 }
@@ -226,6 +237,8 @@ void session_on_record(struct session *session, const struct script_record *reco
         return;
     }
     if (record->seq == session->exports_seq) {
+        shell_drain(session->shell);
+        session_renew_output(session);
         moved(session, record->text);
         saving_saw(session);
         session_pump(session);
@@ -283,7 +296,8 @@ static void finish_with_shell(struct session *session, const struct shell_end *e
         job.exit_code = end->status;
         job.signal = 0;
     }
-    finish(session, job, !end->lost && (end->exit_called || (!end->has_state && job.reason == END_EXIT)));
+    finish(session, job,
+           !end->lost && (end->exit_called || (!end->has_state && job.reason == END_EXIT)));
 }
 
 void session_on_ended(struct session *session, const struct shell_end *end)
@@ -426,8 +440,9 @@ static struct session_command *command_new(struct session *session,
     if (c == NULL)
         abort();
     c->session = session;
-    sandbox_busy(session->s);
+    sandbox_busy(sandbox_ref(session->s));
     c->begun_ns = clock_ns();
+    c->since = boottime_ns();
     c->timeout_ms = request->timeout_ms;
     c->command = copy_text(request->command);
     c->cwd = request->cwd != NULL ? copy_text(request->cwd) : NULL;
@@ -470,8 +485,14 @@ struct session_command *session_exec(struct sandbox *s, const char *id,
     session->n_commands++;
     c->fn = fn;
     c->data = data;
+    bool refused = false;
+    c->refusal = err;
+    c->refused = &refused;
     session->row.used_ms = db_now_ms();
     session_pump(session);
+    if (refused)
+        return NULL;
+    c->refusal = NULL;
     return c;
 }
 

@@ -77,9 +77,13 @@ class Connection:
         return before
 
     def exactly(self, n):
-        while len(self.rest) < n:
+        parts, got = [], 0
+        while got + len(self.rest) < n:
+            parts.append(self.rest)
+            got += len(self.rest)
+            self.rest = b""
             self.more()
-        data, self.rest = self.rest[:n], self.rest[n:]
+        data, self.rest = b"".join(parts) + self.rest[: n - got], self.rest[n - got :]
         return data
 
     def head(self):

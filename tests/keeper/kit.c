@@ -208,16 +208,22 @@ struct kit_box kit_take(const struct claim *claim)
     return (struct kit_box){.number = ev.msg.box.box, .guest = ev.guest};
 }
 
-struct kit_box kit_take_ready(const struct box_limits *limits)
+struct kit_box kit_next_ready(void)
 {
     struct keeper_event ev;
-    struct err err = {0};
     while (n_ready == 0) {
         hear(&ev);
         assert_int_equal(ev.msg.head.type, KEEPER_READY);
         put_aside(&ev);
     }
-    struct kit_box box = ready[--n_ready];
+    return ready[--n_ready];
+}
+
+struct kit_box kit_take_ready(const struct box_limits *limits)
+{
+    struct keeper_event ev;
+    struct err err = {0};
+    struct kit_box box = kit_next_ready();
     assert_int_equal(keeper_send_take(keeper.sock, ++next_request, box.number, limits, 0, &err), 0);
     kit_expect(KEEPER_OK, &ev);
     assert_int_equal(ev.msg.head.id, next_request);

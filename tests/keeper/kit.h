@@ -67,7 +67,9 @@ struct keeper_state kit_state(void);
 
 struct claim kit_claim(enum disk_kind kind, uint64_t disk);
 struct kit_box kit_take(const struct claim *claim);
-// Takes one of those that the keeper has handed out ahead, with these limits.
+// The next of those that the keeper has handed out ahead; it is not taken yet.
+struct kit_box kit_next_ready(void);
+// Takes it, with these limits.
 struct kit_box kit_take_ready(const struct box_limits *limits);
 // The error that a claim ends with.
 struct err kit_refused(const struct claim *claim);

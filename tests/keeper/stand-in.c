@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,6 +83,12 @@ int main(int argc, char **argv)
     (void)signal(SIGTERM, on_term);
     (void)signal(SIGPIPE, SIG_IGN);
     for (;;) {
+        struct pollfd fds[2] = {
+            {.fd = FD_LISTENER, .events = POLLIN},
+            {.fd = FD_KEEPER                }, // its end shows whatever is asked for
+        };
+        if (poll(fds, 2, -1) > 0 && fds[1].revents != 0)
+            return 1;
         auto_fd control = accept4(FD_LISTENER, NULL, NULL, SOCK_CLOEXEC);
         int keeper = FD_KEEPER;
         if (control >= 0 && wire_send(control, &hello, sizeof hello, NULL, 0, &keeper, 1) == 0)

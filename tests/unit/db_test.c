@@ -303,6 +303,8 @@ CHECK_CASE(tokens_are_synced_and_the_rest_is_not)
     assert_int_equal(syncs_of(write_ordinary_rows), 0);
     assert_int_equal(syncs_of(add_two_tokens_in_one), 1);
     assert_int_equal(syncs_of(write_ordinary_rows), 0); // nothing lingers
+    kit_reopen();
+    assert_int_equal(syncs_of(write_ordinary_rows), 0); // nor has the first one to wait
 }
 
 CHECK_CASE(a_sync_that_fails_is_told)
@@ -393,8 +395,25 @@ CHECK_CASE(checkpoints_beside_writes)
     assert_int_equal(pthread_join(thread, &failed), 0);
     if (failed != NULL)
         fail_msg("%s", thread_err.msg);
-    assert_true(log_size() < 100 << 20);
+    assert_true(log_size() < 140 << 20);
+    MUST(db_checkpoint(kit_path, &err));
+    assert_true(log_size() <= 8 << 20);
     assert_string_equal(kit_ask("PRAGMA integrity_check"), "ok");
+}
+
+// Nobody makes one: the log still has an end.
+CHECK_CASE(no_checkpoints)
+{
+    kit_sandbox("a");
+    off_t size = 0;
+    for (int i = 0; i < 30 && size < 120 << 20; i++) {
+        MUST(fill(&err));
+        size = log_size();
+    }
+    assert_true(size >= 120 << 20);
+    for (int i = 0; i < 3; i++)
+        MUST(fill(&err));
+    assert_true(log_size() < 140 << 20);
 }
 
 CHECK_MAIN(KIT_CASE(opens_and_opens_again), KIT_CASE(no_descriptor_stays_open),
@@ -405,4 +424,4 @@ CHECK_MAIN(KIT_CASE(opens_and_opens_again), KIT_CASE(no_descriptor_stays_open),
            KIT_CASE(a_database_that_cannot_be_written),
            KIT_CASE(tokens_are_synced_and_the_rest_is_not), KIT_CASE(a_sync_that_fails_is_told),
            KIT_CASE(the_log_is_begun_anew), KIT_CASE(a_quiet_database_is_left_alone),
-           KIT_CASE(checkpoints_beside_writes))
+           KIT_CASE(checkpoints_beside_writes), KIT_CASE(no_checkpoints))

@@ -266,20 +266,23 @@ static inline void fake_lose_box(void)
     }
 }
 
+// Starts are told last, so that whoever waits for one comes before anything else happens to it.
 static inline void fake_turn(void)
 {
     for (uint32_t i = 1; i <= fake.n_execs; i++) {
         struct fake_exec *e = &fake.execs[i];
         if (!e->ended && e->failed == 0 && waitpid(e->pid, &e->status, WNOHANG) == e->pid)
             e->ended = true;
-        if (e->job != NULL && !e->told_start && !fake.hold)
-            fake_tell_start(e);
         if (e->job != NULL && e->told_start && e->ended && !e->told_end)
             fake_tell_end(e);
     }
     (void)uv_run(&fake.loop, UV_RUN_NOWAIT);
     const struct timespec pause = {.tv_nsec = 200000};
     (void)nanosleep(&pause, NULL);
+    for (uint32_t i = 1; i <= fake.n_execs && !fake.hold; i++) {
+        if (fake.execs[i].job != NULL && !fake.execs[i].told_start)
+            fake_tell_start(&fake.execs[i]);
+    }
 }
 
 // --- rows

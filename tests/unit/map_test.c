@@ -40,6 +40,10 @@ CHECK_CASE(put_get_replace_del)
     assert_null(map_get(&map, "xxx"));
     assert_null(map_del(&map, "key"));
     assert_int_equal(map.n, 1);
+    assert_ptr_equal(map_del(&map, ""), &two); // what removed ones are called, too
+    map_put(&map, "", &one);
+    assert_int_equal(map.n, 1);
+    assert_ptr_equal(map_get(&map, ""), &one);
     map_done(&map);
 }
 

@@ -486,6 +486,8 @@ CHECK_CASE(watchers_that_free_and_delete)
     assert_int_equal(self.told, 1);
     struct process *p = start("x", "exit 0", NULL);
     struct watcher late = {.p = p}, first = {0};
+    int counts[3] = {0};
+    struct process_watch *last = process_watch(p, count_watch, counts);
     late.watch = process_watch(p, free_all_when_deleted, &late);
     first.watch = process_watch(p, delete_it, &first); // told before the other
     for (int i = 0; i < TURNS_MAX && late.deleted == 0; i++)
@@ -493,6 +495,9 @@ CHECK_CASE(watchers_that_free_and_delete)
     assert_int_equal(late.deleted, 1);
     assert_int_equal(late.told, 1); // not once more, as if it still were there
     assert_int_equal(first.told, 2);
+    assert_int_equal(counts[1], 0);
+    assert_int_equal(counts[2], 1);
+    process_watch_free(last);
     assert_null(fake_row("x"));
     fake_done();
 }

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// What outlives a session's shell, and what outlives the daemon: directory and exported variables
+// before a sandbox falls asleep, and shells that are taken over after a restart.
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "sandbox/session-internal.h"
+
+enum {
+    SAVE_MS = 500,            // for shells to tell
+    EXPORTS_MAX = 256 * 1024, // bytes stored of one session
+};
+
+int session_set_text(char **text, const char *value)
+{
+    if (*text != NULL && value != NULL && strcmp(*text, value) == 0)
+        return 0;
+    free(*text);
+    *text = value != NULL ? strdup(value) : NULL;
+    if (value != NULL && *text == NULL)
+        abort();
+    return 1;
+}
+
+// --- exported variables
+
+// Not the shell's own, and nothing that a row of text cannot hold.
+static bool is_worth(const char *setting, char *const *base)
+{
+    static const char *const own[] = {"PWD=", "OLDPWD=", "SHLVL=", "_=", "BASH_FUNC_", "__cay_"};
+    const char *equal = strchr(setting, '=');
+    if (equal == NULL || equal == setting || !utf8_valid(setting, strlen(setting)))
+        return false;
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+        if (strncmp(setting, own[i], strlen(own[i])) == 0)
+            return false;
+    }
+    for (size_t i = 0; base != NULL && base[i] != NULL; i++) {
+        if (strcmp(base[i], setting) == 0) // as every program of the sandbox has it
+            return false;
+    }
+    return true;
+}
+
+static void put(json_t *object, const char *setting)
+{
+    char *name = strdup(setting);
+    if (name == NULL)
+        abort();
+    name[strcspn(name, "=")] = '\0';
+    (void)json_object_set_new(object, name, json_string(strchr(setting, '=') + 1));
+    free(name);
+}
+
+static void take_exports(struct session *session)
+{
+    const struct buf *texts = shell_exports(session->shell);
+    struct err ignored;
+    json_t *object = json_object();
+    char **base = exec_env(session->s, NULL, 0, &ignored);
+    for (size_t at = 0; at < texts->len && object != NULL; at += strlen(texts->data + at) + 1) {
+        if (is_worth(texts->data + at, base))
+            put(object, texts->data + at);
+    }
+    char *dump = object != NULL ? json_dumps(object, JSON_COMPACT) : NULL;
+    if (texts->len > 0 && dump != NULL && strlen(dump) <= EXPORTS_MAX &&
+        session_set_text(&session->row.env, dump))
+        session_store(session);
+    free(dump);
+    json_decref(object);
+    exec_env_free(base);
+}
+
+void session_ask_exports(struct session *session)
+{
+    struct err ignored;
+    session->exports_seq = ++session->seq;
+    if (script_exports(shell_outgoing(session->shell), session->seq, &ignored) < 0)
+        session->exports_seq = 0;
+    else
+        shell_flush(session->shell);
+}
+
+// --- before sleep
+
+struct saving {
+    struct sandbox *s;
+    unsigned waiting;
+    void (*done)(void *data);
+    void *data;
+    uv_timer_t timer;
+};
+
+static void saving_closed(uv_handle_t *handle)
+{
+    free(handle->data);
+}
+
+static void saving_end(struct saving *saving)
+{
+    if (saving->s->sessions != NULL)
+        saving->s->sessions->saving = NULL;
+    uv_close((uv_handle_t *)&saving->timer, saving_closed);
+    saving->done(saving->data);
+}
+
+static void on_saving_late(uv_timer_t *timer)
+{
+    saving_end(timer->data);
+}
+
+void saving_saw(struct session *session)
+{
+    struct saving *saving = session->s->sessions->saving;
+    session->exports_seq = 0;
+    if (session->shell != NULL && !session->dead)
+        take_exports(session);
+    if (saving != NULL && --saving->waiting == 0)
+        saving_end(saving);
+}
+
+void sessions_save(struct sandbox *s, void (*done)(void *data), void *data)
+{
+    struct saving *saving = calloc(1, sizeof *saving);
+    if (saving == NULL)
+        abort();
+    for (struct session *i = s->sessions != NULL ? s->sessions->first : NULL; i != NULL;
+         i = i->next) {
+        if (i->shell == NULL || !shell_ready(i->shell) || i->commands != NULL)
+            continue;
+        if (i->exports_seq == 0)
+            session_ask_exports(i);
+        saving->waiting += i->exports_seq != 0;
+    }
+    if (saving->waiting == 0 || s->sessions->saving != NULL) {
+        free(saving);
+        done(data);
+        return;
+    }
+    saving->s = s;
+    saving->done = done;
+    saving->data = data;
+    saving->timer.data = saving;
+    s->sessions->saving = saving;
+    uv_update_time(s->fleet->config.loop);
+    (void)uv_timer_init(s->fleet->config.loop, &saving->timer);
+    (void)uv_timer_start(&saving->timer, on_saving_late, SAVE_MS, 0);
+}
+
+// --- after a restart
+
+static int adopt_one(void *data, const struct session_row *row)
+{
+    struct sandbox *s = data;
+    if (row->box == 0)
+        return 0;
+    struct session *session = session_load(s, row);
+    const struct job *job =
+        row->box == (int64_t)sandbox_box(s) ? box_link_find(s->box, (uint32_t)row->exec) : NULL;
+    // Numbers begin anew with a new keeper: only a job with control pipes can be a shell.
+    if (job != NULL && job->streams.control_in >= 0 && shell_adopt(session, (uint32_t)row->exec)) {
+        // Above all that the daemon before us has used.
+        session->seq = (uint32_t)db_now_ms() & 0x7fffffff;
+        session_ask_exports(session);
+    } else {
+        session->row.box = session->row.exec = 0;
+    }
+    return 0;
+}
+
+void sessions_adopt(struct sandbox *s)
+{
+    struct err ignored;
+    (void)db_session_each(fleet_db(s->fleet), s->row.number, adopt_one, s, &ignored);
+}
