@@ -13,7 +13,7 @@ build: | build/build.ninja
 	@$(call NINJA,build)
 
 run: build
-	@scripts/demo build/cay
+	@exec build/cay serve
 
 test: build build-test
 	@$(PYTHON) scripts/run-tests

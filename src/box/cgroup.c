@@ -139,8 +139,8 @@ static void favour_joins(void)
         fsconfig(fs, FSCONFIG_SET_STRING, "name", "cay", 0) < 0 ||
         fsconfig(fs, FSCONFIG_SET_FLAG, "favordynmods", NULL, 0) < 0 ||
         fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
-        return; // slower, not weaker
-    kept = fsmount(fs, FSMOUNT_CLOEXEC, 0);
+        return;               // slower, not weaker
+    kept = fsmount(fs, 0, 0); // a program that takes over in our place shall have it, too
     fd_close(open("/run/cay/joins-favoured", O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
 }
 

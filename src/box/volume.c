@@ -334,22 +334,8 @@ int volume_list_kept(struct volume *v, uint64_t above, uint64_t *ret, unsigned m
     return n;
 }
 
-uint64_t volume_used(struct volume *v, int kept, uint64_t number)
-{
-    struct err ignored;
-    char text[32];
-    int gauges[2];
-    auto_fd fd = volume_open_disk(v, kept, number, &ignored);
-    if (fd < 0 || volume_gauges(v, fd, gauges) < 0)
-        return 0;
-    ssize_t n = fd_read_all(gauges[0], text, sizeof text - 1);
-    fd_close(gauges[0]);
-    fd_close(gauges[1]);
-    text[n > 0 ? n : 0] = '\0';
-    return strtoull(text, NULL, 10);
-}
-
-int volume_gauges(struct volume *v, int disk_fd, int ret_fds[2])
+// The kernel's directory about a disk's quota.
+static int open_qgroup(struct volume *v, int disk_fd)
 {
     struct btrfs_ioctl_ino_lookup_args lookup = {.objectid = BTRFS_FIRST_FREE_OBJECTID};
     if (ioctl(disk_fd, BTRFS_IOC_INO_LOOKUP, &lookup) < 0)
@@ -361,7 +347,12 @@ int volume_gauges(struct volume *v, int disk_fd, int ret_fds[2])
         p += snprintf(p, (size_t)(end - p), "%s%02x", dash, v->fsid[i]);
     }
     (void)snprintf(p, (size_t)(end - p), "/qgroups/0_%llu", (unsigned long long)lookup.treeid);
-    auto_fd dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+}
+
+int volume_gauges(struct volume *v, int disk_fd, int ret_fds[2])
+{
+    auto_fd dir = open_qgroup(v, disk_fd);
     if (dir < 0)
         return -1;
     auto_fd used = openat(dir, "referenced", O_RDONLY | O_CLOEXEC);
@@ -371,6 +362,21 @@ int volume_gauges(struct volume *v, int disk_fd, int ret_fds[2])
     ret_fds[0] = TAKE_FD(used);
     ret_fds[1] = TAKE_FD(max);
     return 0;
+}
+
+static uint64_t read_number(int dir, const char *file)
+{
+    char text[32];
+    return fd_read_file(dir, file, text, sizeof text) > 0 ? strtoull(text, NULL, 10) : 0;
+}
+
+// What was written, and what is about to be: the first alone lags behind by up to half a minute.
+uint64_t volume_used(struct volume *v, int kept, uint64_t number)
+{
+    struct err ignored;
+    auto_fd fd = volume_open_disk(v, kept, number, &ignored);
+    auto_fd dir = fd < 0 ? -1 : open_qgroup(v, fd);
+    return dir < 0 ? 0 : read_number(dir, "referenced") + read_number(dir, "rsv_data");
 }
 
 // --- the volume as a whole ---

@@ -10,7 +10,6 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -138,10 +137,38 @@ static int make_daemon_dir(int data_fd, const struct serve_ids *ids, struct err 
     return 0;
 }
 
+static bool may_pass(const struct stat *st, const struct serve_ids *ids)
+{
+    mode_t bit = st->st_uid == ids->uid ? S_IXUSR : st->st_gid == ids->gid ? S_IXGRP : S_IXOTH;
+    return (st->st_mode & bit) != 0;
+}
+
+// The daemon has to get to its directory: better said now than by a daemon that fails ten times.
+static int check_way(const char *data, const struct serve_ids *ids, struct err *err)
+{
+    auto_free char *path = strdup(data);
+    struct stat st;
+    if (path == NULL)
+        return err_sys(err, ENOMEM, "data");
+    for (char *slash = path + strlen(path); slash != NULL; slash = strrchr(path, '/')) {
+        *slash = '\0';
+        const char *dir = *path != '\0' ? path : "/";
+        if (stat(dir, &st) == 0 && !may_pass(&st, ids))
+            return err_set(
+                err, ERR_DENIED,
+                "data: the server, which runs as id %u, cannot pass through '%.80s' (mode "
+                "%04o): chmod o+x it, or choose another place with --data",
+                ids->uid, dir, st.st_mode & 07777);
+        if (*path == '\0')
+            break;
+    }
+    return 0;
+}
+
 int setup_daemon(int data_fd, const struct conf *conf, struct serve_ids *ret, struct err *err)
 {
     bool exists;
-    if (find_ids(data_fd, conf, ret, &exists, err) < 0 ||
+    if (find_ids(data_fd, conf, ret, &exists, err) < 0 || check_way(conf->data, ret, err) < 0 ||
         (!exists && make_daemon_dir(data_fd, ret, err) < 0))
         return -1;
     if (!find_group(conf->group, 0, &ret->socket_gid))

@@ -32,11 +32,17 @@ struct server {
 
 // --- what is printed once it serves ---
 
+// A log that is kept should not hold it, but for the one time that nobody could know it else.
+static bool shows_token(const struct server *s)
+{
+    return !s->token_is_set && (s->token_is_new || isatty(STDOUT_FILENO));
+}
+
 static void print_token(const struct server *s)
 {
     if (s->token_is_set)
         (void)printf("  token   the one that you have set\n");
-    else if (s->token_is_new || isatty(STDOUT_FILENO))
+    else if (shows_token(s))
         (void)printf("  token   %s   (in %s/admin.token)\n", s->conf.token, s->conf.data);
     else
         (void)printf("  token   in %s/admin.token\n", s->conf.data);
@@ -49,8 +55,10 @@ static void on_serving(void *arg)
     char header[PATH_MAX + 64];
     if (s->token_is_set)
         (void)snprintf(header, sizeof header, "Authorization: Bearer $CAY_TOKEN");
+    else if (shows_token(s))
+        (void)snprintf(header, sizeof header, "Authorization: Bearer %s", s->conf.token);
     else
-        (void)snprintf(header, sizeof header, "Authorization: Bearer $(sudo cat %s/admin.token)",
+        (void)snprintf(header, sizeof header, "Authorization: Bearer $(cat %s/admin.token)",
                        s->conf.data);
     (void)printf("cay %s serves on %s\n", CAY_VERSION, url);
     print_token(s);

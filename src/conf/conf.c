@@ -447,5 +447,6 @@ void conf_print_example(FILE *out)
         "# wins over this file, a flag over both. Sizes: 512m, 2g. Times: 30s, 10m, 1h.\n",
         out);
     for (unsigned i = 0; i < N_ROWS; i++)
-        (void)fprintf(out, "\n# %s\n#%s = %s\n", rows[i].help, rows[i].name, rows[i].fallback);
+        (void)fprintf(out, "\n# %s\n#%s =%s%s\n", rows[i].help, rows[i].name,
+                      rows[i].fallback[0] != '\0' ? " " : "", rows[i].fallback);
 }

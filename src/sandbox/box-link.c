@@ -266,6 +266,9 @@ void box_link_drop_orphans(struct box_link *box)
         if (job->exited) {
             job->state = JOB_ENDED;
             job_forget(job);
+        } else if (job->keeps_exit) {
+            job_kill(
+                job); // of a process or session whose row was never finished: nobody can reach it
         }
         job_free(job);
     }

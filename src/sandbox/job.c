@@ -127,6 +127,7 @@ struct job *job_start(struct sandbox *s, const struct exec_spec *spec, int64_t t
     job_set_deadline(job, timeout_ms);
     struct exec_spec mine = *spec;
     mine.flags |= GUEST_EXEC_KEEP;
+    job->keeps_exit = (mine.flags & GUEST_EXEC_KEEP_EXIT) != 0;
     mine.tag = (uint64_t)job->deadline_ms;
     if (guest_send_exec(box_link_guest(s->box), job->id, &mine, err) < 0) {
         timer_stop(job);
@@ -229,10 +230,13 @@ void job_on_exited(struct job *job, const struct guest_exited *msg)
     };
     job->state = JOB_ENDED;
     timer_stop(job);
-    if (job->events != NULL)
+    if (job->events != NULL) {
         job->events->exited(job->data, &end);
-    else
-        job_delete(job);
+        return;
+    }
+    if (job->keeps_exit)
+        job_forget(job); // nobody else will
+    job_delete(job);
 }
 
 void job_on_lost(struct job *job, enum end_reason reason, uint32_t limits)
@@ -339,6 +343,7 @@ struct job *job_new_listed(struct box_link *box, struct guest_event *ev)
     job->pid = ev->msg.started.pid;
     job->state = JOB_RUNNING;
     job->listed = true;
+    job->keeps_exit = (ev->msg.started.flags & GUEST_EXEC_KEEP_EXIT) != 0;
     take_streams(job, ev);
     box_link_add(box, job);
     int64_t deadline = (int64_t)ev->msg.started.tag;

@@ -198,8 +198,9 @@ struct job {
     int pid;
     enum { JOB_ASKED, JOB_RUNNING, JOB_ENDED } state;
     bool killed, timed_out;
-    bool listed; // told by the guest after a restart, not taken over yet
-    bool exited; // with it: how it ended is in `ending`
+    bool keeps_exit; // GUEST_EXEC_KEEP_EXIT
+    bool listed;     // told by the guest after a restart, not taken over yet
+    bool exited;     // with it: how it ended is in `ending`
     struct guest_exited ending;
     int64_t started_ns;
     int64_t deadline_ms; // of the clock on the wall; 0: none

@@ -64,7 +64,7 @@ static void take_exports(struct session *session)
         if (is_worth(texts->data + at, base))
             put(object, texts->data + at);
     }
-    char *dump = object != NULL ? json_dumps(object, JSON_COMPACT) : NULL;
+    char *dump = object != NULL ? json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
     if (texts->len > 0 && dump != NULL && strlen(dump) <= EXPORTS_MAX &&
         session_set_text(&session->row.env, dump))
         session_store(session);

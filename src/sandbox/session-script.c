@@ -15,12 +15,14 @@ enum {
 // It has to live with whatever a command does to the shell:
 // - 59, 62 and 63 are the real streams. A command gets them for itself only, so `exec >file` ends
 //   with it; the loop's own are /dev/null, so `set -x` does not show it.
+//   (bash takes 63 and below for its own, too, so what is opened later has a lower number.)
 // - Functions may have any builtin's name, hence `builtin`; for one named `builtin` the loop ends.
 // - `set -u`, IFS and options: nothing unset is used, everything is quoted.
 // - `set -e`, errors that end a shell, `break` out of the loop, closed descriptors, SIGTERM: the
 //   EXIT trap hands the state over, and another shell goes on with it. It forks nothing, because
 //   what the command started is killed at that time.
 // - `exit` is told apart by a function of that name.
+// `set -n` alone makes it deaf, until a timeout replaces it.
 // All in one line, so that messages say "line 1". Names begin with __cay_: s status, q sequence
 // number, u how to undo what a command had for itself, i its standard input, c command, k key.
 const char session_script[] =
@@ -29,7 +31,7 @@ const char session_script[] =
     "__cay_st() { [[ $- == *e* ]] || builtin return \"$__cay_s\"; };"
     "exit() { __cay_s=$?; [[ $BASHPID != \"$$\" ]] || builtin printf 'X %s\\0' \"$__cay_q\" >&61;"
     " builtin exit \"${@:-$__cay_s}\"; };"
-    "__cay_end() { __cay_o=$-; builtin set +eux; __cay_s=$1; builtin shift; {"
+    "__cay_end() { __cay_o=$-; [[ ! -o posix ]] || __cay_o+=P; builtin set +eux +o posix; __cay_s=$1; builtin shift; {"
     " builtin trap - DEBUG ERR RETURN;"
     " [[ -z $__cay_u ]] || builtin eval \"$__cay_u\"; __cay_u=;"
     " builtin printf 'T %s %s %s\\0' \"$__cay_q\" \"$__cay_s\" \"${PWD-}\";"
@@ -37,6 +39,7 @@ const char session_script[] =
     " builtin trap -p;"
     " [[ $__cay_o != *u* ]] || builtin echo 'builtin set -u';"
     " [[ $__cay_o != *x* ]] || builtin echo 'builtin set -x';"
+    " [[ $__cay_o != *P* ]] || builtin echo 'builtin set -o posix';"
     " [[ $# == 0 ]] || { builtin printf 'builtin set --'; builtin printf ' %q' \"$@\"; };"
     " builtin printf '\\0'; } >&61 2>/dev/null; };"
     "builtin trap '__cay_end $? \"$@\"' EXIT;"
@@ -51,7 +54,8 @@ const char session_script[] =
     " [[ -z $__cay_u ]] || { builtin eval \"$__cay_u\"; __cay_u=; };"
     " [[ -e /dev/fd/59 && -e /dev/fd/62 && -e /dev/fd/63 ]] || builtin exit \"$__cay_s\";"
     " [[ $__cay_s != 1 ]] || { builtin :; } 0<&59 1>&62 2>&63 || builtin exit 1;"
-    " builtin printf 'R %s %s %s\\0' \"$__cay_q\" \"$__cay_s\" \"${PWD-}\" >&61;"
+    " builtin printf 'R %s %s %s\\0' \"$__cay_q\" \"$__cay_s\" \"${PWD-}\" >&61 ||"
+    " builtin exit \"$__cay_s\";"
     "done";
 
 static void quote(struct buf *out, const char *text)
@@ -155,9 +159,9 @@ static void scope_stdin(struct scope *s, struct buf *blobs, const void *data, si
     buf_init(&text, SCRIPT_STDIN_MAX * 2);
     (void)base64_append(&text, data, len);
     read_blob(&s->before, blobs, "j", text.data, text.len);
-    (void)buf_append_str(&s->undo, "exec 58<&-;__cay_i=59;");
-    (void)buf_append_str(&s->apply, "exec 58< <(builtin printf %s \"$__cay_j\"|/usr/bin/base64 -d);"
-                                    "__cay_i=58 __cay_j=;");
+    (void)buf_append_str(&s->undo, "exec 40<&-;__cay_i=59;");
+    (void)buf_append_str(&s->apply, "exec 40< <(builtin printf %s \"$__cay_j\"|/usr/bin/base64 -d);"
+                                    "__cay_i=40 __cay_j=;");
 }
 
 static int prepare(const struct script_command *c, struct buf *code, struct buf *blobs,

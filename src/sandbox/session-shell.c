@@ -16,8 +16,7 @@ enum {
     IDLE_OUTPUT_MAX = 64 * 1024, // of what is written while no command runs
     READ_AT_ONCE = 1024 * 1024,  // from one stream before others have their turn
     REST_MAX = 64 * 1024 * 1024, // read of a stream when the command is over
-    STOP_AGAIN_MS = 500,         // for a shell to end after it was asked to
-    STOP_STAGES = 2,             // then all of it is killed
+    STOP_MS = 500,               // for a shell to end after it was asked to
 };
 
 enum shell_watch { WATCH_OUT, WATCH_ERR, WATCH_CONTROL, WATCH_INPUT, WATCHES };
@@ -27,7 +26,6 @@ struct shell {
     struct job *job;
     bool started, stopping;
     bool ending; // it says so
-    int stage;
     uint64_t since;
     uint32_t since_pid;
     uv_poll_t polls[WATCHES];
@@ -257,19 +255,22 @@ static void on_writable(uv_poll_t *poll, int status, int events)
     struct shell *shell = poll->data;
     (void)status;
     (void)events;
-    unwatch(shell, WATCH_INPUT);
+    (void)uv_poll_stop(poll);
     shell_flush(shell);
 }
 
 static void watch(struct shell *shell, enum shell_watch which, int fd, int events, uv_poll_cb fn)
 {
     uv_poll_t *poll = &shell->polls[which];
-    if (fd < 0 || shell->watched[which] ||
-        uv_poll_init(shell->session->s->fleet->config.loop, poll, fd) < 0)
+    if (fd < 0)
         return;
-    poll->data = shell;
-    shell->watched[which] = true;
-    shell->handles++;
+    if (!shell->watched[which]) {
+        if (uv_poll_init(shell->session->s->fleet->config.loop, poll, fd) < 0)
+            return;
+        poll->data = shell;
+        shell->watched[which] = true;
+        shell->handles++;
+    }
     (void)uv_poll_start(poll, events, fn);
 }
 
@@ -310,10 +311,8 @@ static void on_timer(uv_timer_t *timer)
     session->refs++;
     if (!shell->stopping)
         session_on_deadline(session);
-    else if (++shell->stage > STOP_STAGES)
-        job_kill(shell->job);
     else
-        shell_stop(shell, shell->since, shell->since_pid);
+        job_kill(shell->job); // it catches the signal, or ignores it
     session_unref(session);
 }
 
@@ -328,8 +327,8 @@ void shell_set_deadline(struct shell *shell, int64_t ms)
     (void)uv_timer_start(&shell->timer, on_timer, (uint64_t)ms, 0);
 }
 
-// SIGTERM first, and to the shell alone: it acts on it before anything else when the program that
-// it waits for is killed, so that nothing of the command runs after its end.
+// SIGTERM to the shell alone: it ends at once, also when it waits for a program. That one is killed
+// only after it (kill_rest), so that nothing of the command runs after its end.
 void shell_stop(struct shell *shell, uint64_t since, uint32_t since_pid)
 {
     struct err ignored;
@@ -337,12 +336,19 @@ void shell_stop(struct shell *shell, uint64_t since, uint32_t since_pid)
     shell->stopping = true;
     shell->since = since;
     shell->since_pid = since_pid;
-    if (guest.sock >= 0) {
-        uint32_t id = job_id(shell->job);
-        (void)guest_send_signal_first(guest, id, SIGTERM, &ignored);
-        (void)guest_send_signal_since(guest, id, SIGKILL, since, since_pid, &ignored);
-    }
-    (void)uv_timer_start(&shell->timer, on_timer, STOP_AGAIN_MS, 0);
+    if (guest.sock >= 0)
+        (void)guest_send_signal_first(guest, job_id(shell->job), SIGTERM, &ignored);
+    uv_update_time(shell->timer.loop);
+    (void)uv_timer_start(&shell->timer, on_timer, STOP_MS, 0);
+}
+
+static void kill_rest(struct shell *shell)
+{
+    struct err ignored;
+    struct guest_peer guest = job_guest(shell->job);
+    if (guest.sock >= 0)
+        (void)guest_send_signal_since(guest, job_id(shell->job), SIGKILL, shell->since,
+                                      shell->since_pid, &ignored);
 }
 
 bool shell_ready(const struct shell *shell)
@@ -397,6 +403,8 @@ static void on_failed(void *data, const struct err *err)
 static void over(struct shell *shell, const struct job_end *job, bool lost)
 {
     shell->ending = true;
+    if (shell->stopping && !lost)
+        kill_rest(shell);
     shell_drain(shell);
     (void)hear(shell); // a record may finish a command here, and even the session
     if (shell->session == NULL)

@@ -144,7 +144,8 @@ def free_port():
 class Server:
     """`cay serve` in a data directory. Whoever finds a connect refused writes it down in `refused`."""
 
-    FLAGS = ["--pool", "4", "--pool-blank", "2", "--boxes", "200", "--volume", "16g"]
+    POOL = 4
+    FLAGS = ["--pool", str(POOL), "--pool-blank", "2", "--boxes", "200", "--volume", "16g"]
 
     def __init__(self, data, program=CAY, flags=()):
         self.data, self.program, self.flags = pathlib.Path(data), program, list(flags)
@@ -287,7 +288,8 @@ def cgroups_of_nobody(before=frozenset()):
     for root in ("/sys/fs/cgroup/cay", "/sys/fs/cgroup/*/cay"):
         for path in glob.glob(f"{root}/[0-9]*"):
             try:
-                if not any(pathlib.Path(p).read_text(encoding="utf-8") for p in glob.glob(f"{path}/**/cgroup.procs", recursive=True)):
+                procs = glob.glob(f"{path}/**/cgroup.procs", recursive=True)
+                if not any(pathlib.Path(p).read_text(encoding="utf-8") for p in procs):
                     found.add(path)
             except OSError:
                 pass

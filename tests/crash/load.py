@@ -11,6 +11,7 @@ import traceback
 from crash_helpers import PATIENCE, Broken
 
 SURE, MAYBE = "sure", "maybe"
+SEQ = 20000  # lines of a process: more than a pipe holds
 
 
 class Worker(threading.Thread):
@@ -142,7 +143,7 @@ class Worker(threading.Thread):
     def run_process(self):
         number = next(self.numbers)
         name = f"p-{number}"
-        command = f"seq {number} {number + 3000}; echo e{number} >&2; exit 3"
+        command = f"seq {number} {number + SEQ}; echo e{number} >&2; exit 3"
         try:
             answer = self.client.call("POST", self.path("/processes"), {"id": name, "command": command})
             assert answer.status == 201, answer
@@ -166,7 +167,7 @@ class Worker(threading.Thread):
         if process["reason"] == "box_lost" and not sure:
             return  # it was not known whether it had been started
         assert (process["reason"], process["exitCode"]) == ("exit", 3), process
-        wanted = "".join(f"{n}\n" for n in range(number, number + 3001)).encode()
+        wanted = "".join(f"{n}\n" for n in range(number, number + SEQ + 1)).encode()
         assert self.log_of(name, "stdout") == wanted, process
         assert self.log_of(name, "stderr") == f"e{number}\n".encode(), process
 

@@ -13,12 +13,12 @@ from test_crash import Steady
 
 
 @pytest.fixture
-def installed(server, tmp_path):
-    """A server whose programs may be replaced. (The other one only looks after leftovers.)"""
+def installed(server):
+    """A server whose programs may be replaced: its data directory holds them too."""
     for name in ("cay", "cayd"):
-        shutil.copy2(pathlib.Path(CAY).parent / name, tmp_path / name)
+        shutil.copy2(pathlib.Path(CAY).parent / name, server.data / name)
     server.stop()
-    server.program = str(tmp_path / "cay")
+    server.program = str(server.data / "cay")
     return server.start()
 
 

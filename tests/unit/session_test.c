@@ -26,8 +26,8 @@ static void check_rows(const struct row *rows, size_t n)
 
 #define CHECK_ROWS(...)                                                                            \
     do {                                                                                           \
-        const struct row rows[] = {__VA_ARGS__};                                                   \
-        check_rows(rows, sizeof rows / sizeof *rows);                                              \
+        const struct row checked[] = {__VA_ARGS__};                                                \
+        check_rows(checked, sizeof checked / sizeof *checked);                                     \
     } while (0)
 
 CHECK_CASE(it_remembers)
@@ -111,10 +111,10 @@ CHECK_CASE(it_begins_again)
     a = kit_run("kill -KILL $$");
     assert_int_equal(a->end.reason, END_SIGNAL);
     assert_int_equal(a->end.signal, SIGKILL);
-    CHECK_ROWS({"pwd", 0, "/usr\n"}, {"builtin() { :; }; echo x", 0, "x\n"});
-    (void)kit_run("echo");
-    a = kit_run("pwd");
-    assert_string_equal(a->out, "/usr\n");
+    CHECK_ROWS({"pwd", 0, "/usr\n"});
+    a = kit_run("builtin() { :; }; echo x");
+    assert_string_equal(a->out, "x\n");
+    CHECK_ROWS({"pwd", 0, "/usr\n"});
     (void)kit_run("ulimit -n 10");
     (void)kit_run("echo");
     CHECK_ROWS({"pwd", 0, "/usr\n"});
@@ -154,13 +154,13 @@ CHECK_CASE(for_one_command_only)
     kit_make("a", "/", NULL);
     (void)kit_run("export kept=1; plain=2; cd /usr");
     const struct session_request request = {
-        .command = "echo \"$kept,$plain,$new,$PWD\"; sh -c 'echo $kept,$plain,$new'; cd /",
+        .command = "echo \"$kept,$plain,$new,$PWD\"; sh -c 'echo \"$kept,$plain,$new\"'; cd /",
         .cwd = "/tmp",
         .env = "{\"kept\": \"it's\", \"plain\": \"a\\nb\", \"new\": \"$x\"}",
     };
     const struct kit_answer *a = kit_ask(&request);
     assert_string_equal(a->out, "it's,a\nb,$x,/tmp\nit's,a\nb,$x\n");
-    CHECK_ROWS({"echo \"$kept,$plain,${new-unset},$PWD\"; sh -c 'echo $kept,$plain,$new'", 0,
+    CHECK_ROWS({"echo \"$kept,$plain,${new-unset},$PWD\"; sh -c 'echo \"$kept,$plain,$new\"'", 0,
                 "1,2,unset,/usr\n1,,\n"});
     a = kit_ask(&(struct session_request){.command = "echo never", .cwd = "/no where"});
     assert_int_equal(a->end.exit_code, 1);
@@ -288,7 +288,7 @@ CHECK_CASE(commands_wait_for_each_other)
     kit_make("a", "/", NULL);
     for (int i = 0; i < N; i++) {
         char command[64];
-        (void)snprintf(command, sizeof command, "n=$n%d; sleep 0.01; echo $n", i % 10);
+        (void)snprintf(command, sizeof command, "n=${n}%d; sleep 0.01; echo $n", i % 10);
         c[i] = session_exec(&kit.s, "a", &(struct session_request){.command = command}, on_answer,
                             &answers[i], &err);
         assert_non_null(c[i]);
@@ -388,12 +388,12 @@ CHECK_CASE(it_is_saved)
     kit_await(&saved);
     sessions_forget(&kit.s); // it sleeps
     assert_string_equal(kit_row("a")->cwd, "/usr");
-    assert_string_equal(kit_row("a")->env, "{\"new\":\"it's\\n\\\"2\\\"\",\"given\":\"3\"}");
+    assert_string_equal(kit_row("a")->env, "{\"given\":\"3\",\"new\":\"it's\\n\\\"2\\\"\"}");
     CHECK_ROWS({"echo \"$new,$given,$plain,$PWD\"", 0, "it's\n\"2\",3,,/usr\n"});
     // One that does not answer is not waited for.
     struct err err = {0};
     struct kit_answer answer = {0};
-    (void)kit_run("set -n");
+    assert_int_equal(kill(kit.jobs->pid, SIGSTOP), 0);
     saved = false;
     sessions_save(&kit.s, on_saved, &saved);
     kit_await(&saved);
