@@ -19,6 +19,7 @@ NAME, TITLE = "server", "Server"
 PROGRAMS = ["cay", "cayd", "bench/server-bench"]
 START_SECONDS, STOP_SECONDS = 60, 180
 WRK_CONNECTIONS = 64
+BOXES, BOXES_OF_OTHERS = {"many": 1024}, 200  # 4095 is the most that all servers of a machine may have
 
 NGINX_CONF = """\
 worker_processes 1;
@@ -190,9 +191,9 @@ def running(command, port, path):
             process.wait()
 
 
-def run_serve(build, data, port):
+def run_serve(build, data, port, boxes):
     command = [str(build / "cay"), "serve", "--listen", f"127.0.0.1:{port}", "--data", str(data)]
-    return running(command + ["--log-level", "error"], port, "/health")
+    return running(command + ["--log-level", "error", "--boxes", str(boxes)], port, "/health")
 
 
 def run_nginx(directory, port):
@@ -239,7 +240,7 @@ def measure_health(port, directory, quick, results):
 
 def measure_part(part, build, data, quick, results):
     port = free_port()
-    with run_serve(build, data, port) as serve:
+    with run_serve(build, data, port, BOXES.get(part, BOXES_OF_OTHERS)) as serve:
         if part == "health":
             measure_health(port, data, quick, results)
             return True

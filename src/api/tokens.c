@@ -89,6 +89,7 @@ static int put_tenant(struct call *call, const char *name, const struct quota_bo
         tenant_row_done(&row);
         return -1;
     }
+    fleet_tenant_changed(call->api->fleet, &row);
     *ret = row;
     return 0;
 }

@@ -2,11 +2,12 @@
 // A command that is followed: the server makes it a process with a log, and we read that to its
 // end, over several connections if one breaks. Interrupting us interrupts the command; doing it
 // twice ends it.
+#include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
@@ -17,6 +18,7 @@
 enum {
     INPUT_PIECE = 256 * 1024,
     INPUT_PAUSE_MS = 20,
+    SIGNALS_MAX = 3, // then we end, whatever we are at
 };
 
 struct run {
@@ -24,28 +26,45 @@ struct run {
     const struct exec_options *options;
     struct follow follow;
     struct output output;
-    unsigned interrupts;
+    int signal;    // the first that came
+    int exit_code; // where a second one has ended us
 };
 
-static volatile sig_atomic_t caught; // the last signal
+// -- signals: told through a pipe, so that whoever waits for something else hears of them
+
+static int wake[2] = {-1, -1};
+static volatile sig_atomic_t caught, times;
 
 static void catch (int number)
 {
+    int kept = errno;
     caught = number;
+    times = times + 1;
+    if (times >= SIGNALS_MAX) // whatever it is that we wait for, it does not come
+        _exit(128 + number);
+    (void)!write(wake[1], "", 1);
+    errno = kept;
 }
 
-// Blocked, but for the moments in which the answer is waited for.
-static void catch_signals(sigset_t *ret_open)
+static int catch_signals(struct err *err)
 {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
-    const struct sigaction action = {.sa_handler = catch};
-    sigset_t set;
-    (void)sigemptyset(&set);
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+    const struct sigaction action = {.sa_handler = catch, .sa_flags = SA_RESTART};
+    if (wake[0] < 0 && pipe2(wake, O_CLOEXEC | O_NONBLOCK) < 0)
+        return err_sys(err, errno, "make a pipe");
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         (void)sigaction(numbers[i], &action, NULL);
-        (void)sigaddset(&set, numbers[i]);
-    }
-    (void)sigprocmask(SIG_BLOCK, &set, ret_open);
+    return 0;
+}
+
+// The signal that came since the last time, or 0.
+static int take_signal(void)
+{
+    char bytes[16];
+    int number = 0;
+    while (read(wake[0], bytes, sizeof bytes) > 0)
+        number = caught;
+    return number;
 }
 
 // Asks for something about the process; what comes of it is seen in the stream.
@@ -66,31 +85,40 @@ static void ask(const struct run *run, const char *method, const char *action, c
     (void)remote_do(&remote, method, &target, json != NULL ? &body : NULL, &answer, &ignored);
 }
 
+static void pass_on(struct run *run, int number)
+{
+    char json[32];
+    (void)snprintf(json, sizeof json, "{\"signal\":%d}", number);
+    ask(run, "POST", "signal", json);
+}
+
+// The first is the command's; one that it does not heed, or a session's, ends us, and the command
+// with us.
 static int on_signal(void *data, struct err *err)
 {
     struct run *run = data;
-    char json[32];
-    int number = caught;
+    int number = take_signal();
     if (number == 0)
         return 0;
-    caught = 0;
-    // No process to pass it on to, or it does not heed it: then we end, and it does too.
-    if (run->output.process[0] == '\0' || ++run->interrupts > 1) {
+    if (run->signal != 0 || run->options->session != NULL) {
         ask(run, "DELETE", NULL, NULL);
         run->follow.stopped = true;
-        (void)err_set(err, ERR_CONFLICT, "interrupted");
-        run->output.exit_code = 128 + number;
-        return -1;
+        run->exit_code = 128 + number;
+        return err_set(err, ERR_CONFLICT, "interrupted");
     }
-    (void)snprintf(json, sizeof json, "{\"signal\":%d}", number);
-    ask(run, "POST", "signal", json);
+    run->signal = number;
+    if (run->output.process[0] != '\0') // else when it is there
+        pass_on(run, number);
     return 0;
 }
 
 static int take_event(void *data, const struct event *event, struct err *err)
 {
     struct run *run = data;
+    bool was_there = run->output.process[0] != '\0';
     int r = output_event(&run->output, event, err);
+    if (!was_there && run->signal != 0)
+        pass_on(run, run->signal);
     run->follow.done = run->output.has_exit;
     return r;
 }
@@ -98,14 +126,14 @@ static int take_event(void *data, const struct event *event, struct err *err)
 // -- standard input that is not text, piece by piece to a process that was started for it
 
 // Not 0: interrupted.
-static int pause_input(struct run *run, const sigset_t *open, struct err *err)
+static int pause_input(struct run *run, struct err *err)
 {
-    const struct timespec ts = {.tv_nsec = INPUT_PAUSE_MS * 1000000L};
-    return ppoll(NULL, 0, &ts, open) < 0 ? on_signal(run, err) : 0;
+    struct pollfd wait = {.fd = wake[0], .events = POLLIN};
+    return poll(&wait, 1, INPUT_PAUSE_MS) > 0 ? on_signal(run, err) : 0;
 }
 
 static int send_piece(struct run *run, const char *target, const char *data, size_t len,
-                      const sigset_t *open, struct err *err)
+                      struct err *err)
 {
     const struct http_call call = {
         .method = "POST",
@@ -119,14 +147,14 @@ static int send_piece(struct run *run, const char *target, const char *data, siz
     while (remote_ask(run->remote, &call, &answer, err) < 0) {
         if (run->remote->status != 503) // else it has not read the last piece yet
             return -1;
-        if (pause_input(run, open, err) != 0)
+        if (pause_input(run, err) != 0)
             return -1;
     }
     return 0;
 }
 
 // A command that ends before it has read all is no failure of ours: its own end tells.
-static int send_input(struct run *run, const sigset_t *open, struct err *err)
+static int send_input(struct run *run, struct err *err)
 {
     const struct buf *input = &run->options->stdin_data;
     auto_buf target;
@@ -137,7 +165,7 @@ static int send_input(struct run *run, const sigset_t *open, struct err *err)
                       "stdin", NULL);
         if (at + len == input->len)
             remote_query(&target, "end", "1");
-        if (send_piece(run, buf_str(&target), input->data + at, len, open, err) < 0)
+        if (send_piece(run, buf_str(&target), input->data + at, len, err) < 0)
             return run->remote->status == 409 ? 0 : -1;
         at += len;
     }
@@ -183,7 +211,7 @@ static int follow_process(struct run *run, struct http_call *call, struct err *e
     if (id == NULL || strlen(id) >= sizeof run->output.process)
         return err_set(err, ERR_INTERNAL, "the server has not told the process's id");
     (void)snprintf(run->output.process, sizeof run->output.process, "%s", id);
-    if (send_input(run, call->let_in, err) < 0)
+    if (send_input(run, err) < 0)
         return -1;
     remote_target(&target, "sandbox", run->options->id, "processes", id, "logs", NULL);
     remote_query(&target, "follow", "1");
@@ -215,21 +243,21 @@ static int follow_exec(struct run *run, struct http_call *call, struct err *err)
 
 int exec_follow(struct remote *remote, const struct exec_options *o, struct err *err)
 {
-    sigset_t open;
     struct run run = {
         .remote = remote,
         .options = o,
         .follow = {.remote = remote     },
         .output = { .out = STDOUT_FILENO, .err = STDERR_FILENO},
     };
-    catch_signals(&open);
-    struct http_call call = {.let_in = &open, .on_signal = on_signal, .signal_data = &run};
+    if (catch_signals(err) < 0)
+        return -1;
+    struct http_call call = {.wake_fd = wake[0], .on_wake = on_signal, .wake_data = &run};
     bool binary = o->input && !o->stdin_is_text && o->session == NULL;
     if (o->input && !o->stdin_is_text && o->session != NULL)
         return err_set(err, ERR_INVALID, "standard input of a session must be text (UTF-8)");
     int r = binary ? follow_process(&run, &call, err) : follow_exec(&run, &call, err);
     if (r < 0)
-        return run.interrupts > 0 && run.output.exit_code != 0 ? run.output.exit_code : -1;
+        return run.exit_code != 0 ? run.exit_code : -1;
     // Nobody else knows of it: what it wrote has been passed on, so the server need not keep it.
     ask(&run, "DELETE", NULL, NULL);
     output_explain(run.output.reason);

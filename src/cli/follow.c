@@ -48,6 +48,7 @@ bool follow_again(struct follow *follow, enum http_broken broken, const struct e
 
 struct reader {
     struct follow *follow;
+    char began[EVENT_ID_MAX]; // where this connection has gone on
     struct event_stream stream;
     event_fn fn;
     void *data;
@@ -56,7 +57,9 @@ struct reader {
 static int take_event(void *data, const struct event *event, struct err *err)
 {
     struct reader *reader = data;
-    reader->follow->tries = 0;
+    // A server tells the beginning each time; only what leads further is news.
+    if (strcmp(event->id, reader->began) != 0)
+        reader->follow->tries = 0;
     int r = reader->fn(reader->data, event, err);
     reader->follow->stopped = r != 0;
     return r;
@@ -81,6 +84,7 @@ int follow_events(struct follow *follow, const struct http_call *call, event_fn 
         next.accept = "text/event-stream";
         if (reader.stream.id[0] != '\0')
             next.last_event = reader.stream.id;
+        memcpy(reader.began, reader.stream.id, sizeof reader.began);
         event_stream_restart(&reader.stream);
         int r = remote_stream(follow->remote, &next, take_bytes, &reader, &broken, err);
         follow->done = follow->done || (r == 0 && follow->to_end);

@@ -247,17 +247,17 @@ static int send_all(int fd, const char *data, size_t len, struct err *err)
 
 // -- the answer
 
-// Waits for bytes, or for a signal that its caller wants to hear of. Waiting and letting it in are
-// one call, so that none falls between them.
+// Waits for bytes, and meanwhile lets the caller see to what happens on its side.
 static int wait_readable(int fd, const struct http_call *call, struct err *err)
 {
-    struct pollfd wait = {.fd = fd, .events = POLLIN};
-    if (call->let_in == NULL)
-        return 0;
-    while (ppoll(&wait, 1, NULL, call->let_in) < 0) {
-        if (errno != EINTR)
+    struct pollfd fds[] = {
+        {.fd = fd,            .events = POLLIN},
+        {.fd = call->wake_fd, .events = POLLIN},
+    };
+    while (call->on_wake != NULL && fds[0].revents == 0) {
+        if (poll(fds, 2, -1) < 0 && errno != EINTR)
             return err_sys(err, errno, "wait for the answer");
-        if (call->on_signal(call->signal_data, err) != 0)
+        if (fds[1].revents != 0 && call->on_wake(call->wake_data, err) != 0)
             return -1;
     }
     return 0;

@@ -3,7 +3,6 @@
 // while, waiting for an answer does not. A place owns nothing but its own bytes. One thread.
 #pragma once
 
-#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -39,11 +38,11 @@ struct http_call {
     const char *content_type; // NULL: application/json, where there is a body
     const void *body;         // NULL: none
     size_t body_len;
-    // Signals that are let in while the answer is waited for (they are blocked else), and what is
-    // called after one: not 0 ends the call. NULL: none.
-    const sigset_t *let_in;
-    int (*on_signal)(void *data, struct err *err);
-    void *signal_data;
+    // A descriptor that becomes readable when its caller wants to be asked, and what is called
+    // then: not 0 ends the call. NULL: nobody.
+    int wake_fd;
+    int (*on_wake)(void *data, struct err *err);
+    void *wake_data;
 };
 
 enum http_broken {      // how far a call has come that failed

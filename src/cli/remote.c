@@ -346,8 +346,11 @@ static const char *hint(const struct remote *remote)
 int remote_fail(const struct remote *remote, const struct err *err)
 {
     const char *advice = hint(remote);
+    auto_buf text;
+    buf_init(&text, 8 * sizeof err->msg);
+    (void)text_plain(&text, err->msg, strlen(err->msg));
     (void)fflush(stdout);
-    (void)fprintf(stderr, advice != NULL ? "cay: %s (%s)\n" : "cay: %s\n", err->msg, advice);
+    (void)fprintf(stderr, advice != NULL ? "cay: %s (%s)\n" : "cay: %s\n", buf_str(&text), advice);
     if (remote->verbose && remote->status != 0)
         (void)fprintf(stderr, "cay: status %u, error_code %s, request_id %s, server %s\n",
                       remote->status, remote->error_code[0] != '\0' ? remote->error_code : "-",

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A job: one program that a guest was asked to start, with the descriptors of its streams. Execs,
 // processes and sessions are thin layers over it: they own the job, read its descriptors, and hear
-// how it ended. A job's owner hears `failed`, or `started` and then `exited` or `lost`, each at
-// most once. After `failed`, `exited` and `lost` it calls job_free, there or later. Timeouts are
-// kept here: at its deadline every process of the job is killed.
+// how it ended. A job's owner hears `failed`, or `started` and then `exited`, or at any time
+// `lost`, each at most once. After `failed`, `exited` and `lost` it calls job_free, there or later.
+// Timeouts are kept here: at its deadline every process of the job is killed.
 #pragma once
 
 #include <stdint.h>

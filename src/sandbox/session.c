@@ -293,7 +293,7 @@ static void finish_with_shell(struct session *session, const struct shell_end *e
     }
     if (end->has_state && !end->exit_called && !end->lost) {
         job.reason = END_EXIT;
-        job.exit_code = end->status;
+        job.exit_code = job.signal > 0 ? 128 + job.signal : end->status; // as shells tell it
         job.signal = 0;
     }
     finish(session, job,

@@ -12,7 +12,7 @@ METHODS = ["get", "post", "put", "patch", "delete"]
 
 def routes_of_the_table():
     text = (TOP / "src" / "api" / "routes.c").read_text()
-    return {(m.lower(), p) for m, p in re.findall(r'\{HTTP_([A-Z]+), "([^"]+)"', text)}
+    return {(m.lower(), p) for m, p in re.findall(r'ROUTE\(HTTP_([A-Z]+), "([^"]+)"', text)}
 
 
 def test_description_has_every_route(api):

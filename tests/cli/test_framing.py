@@ -176,7 +176,7 @@ def exec_through_breaks(standin, cut, breaks=1, reset=False):
 
 def test_a_stream_that_breaks_at_every_place(standin):
     length = len(Stream(OUTPUT).after(None))
-    for cut in range(0, length, 1 if FULL else 41):
+    for cut in range(0, length, 3 if FULL else 41):
         done = exec_through_breaks(standin, cut, reset=cut % 2 == 0)
         assert (done.returncode, done.stdout, done.stderr) == (3, OUTPUT, b""), cut
 

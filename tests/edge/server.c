@@ -7,6 +7,7 @@
 // its standard output. SIGTERM stops it and ends the program, SIGUSR1 drains it, SIGUSR2 stops it
 // and keeps the program, with the listening socket.
 #include <dirent.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -360,5 +361,10 @@ int main(int argc, char **argv)
     (void)puts("ready");
     (void)fflush(stdout);
     (void)uv_run(&app.loop, UV_RUN_DEFAULT);
+    // The listening sockets are not the server's to close.
+    for (unsigned i = 0; i < config.n_listeners; i++) {
+        if (fcntl(listeners[i].fd, F_GETFD) < 0)
+            return 4;
+    }
     return uv_loop_close(&app.loop) == 0 && app.works == NULL && app.contexts == 0 ? 0 : 3;
 }

@@ -83,6 +83,19 @@ def test_a_half_closed_client_whose_request_waits_long_counts_as_gone(server):
         assert c.everything() == b""
 
 
+def test_a_refused_client_is_not_watched_any_more(server):
+    """Its socket lives on for a while, so that it hears why; its connection does not."""
+    for _ in range(5):
+        with server.connect() as c:
+            assert c.ask(request("/later?ms=100")).body == b"later\n"
+            assert c.ask(b"\0").status == 400
+            time.sleep(0.05)
+            c.send(b"more")
+            c.half_close()
+            time.sleep(0.05)
+    assert server.ask().body == OK_BODY
+
+
 def test_a_client_that_leaves_with_half_a_request(server):
     before = server.stats()["fds"]
     for data in (b"GET", b"GET /hold HTTP/1.1\r\nHost", request("/echo", "POST", body=b"12345")[:-2]):

@@ -3,12 +3,17 @@
 // comes along, against what they mean: exactly as many NULs as strings, the last one at the end.
 //
 // An input is: one byte of flags (1: in a file; 2: the file is longer; 4: args_len lies), the
-// numbers of arguments and of variables as 16 bits each, then the strings.
+// numbers of arguments and of variables as 16 bits each, then the strings. With flag 8 it is a line
+// of /proc/PID/stat instead. With flag 16 it is what happens to execs that are kept, two bytes
+// each: which, and what (started with flags, ended, listed, forgotten); nothing may stay open.
 #include <assert.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 
 #include "guest/exec.c"
+#include "guest/keep.c"
+#include "guest/since.c"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -16,6 +21,8 @@ enum {
     INPUT_FILE = 1,
     INPUT_LONGER = 2,
     INPUT_LIES = 4,
+    INPUT_STAT = 8,
+    INPUT_KEEP = 16,
     INPUT_HEAD = 5,
 };
 
@@ -52,8 +59,124 @@ static void check_plan(const struct guest_exec *msg, const struct plan *plan, co
     assert(at == bytes + msg->args_len);
 }
 
+static void try_stat(const uint8_t *data, size_t size)
+{
+    char *text = malloc(size + 1);
+    pid_t parent = 0;
+    uint64_t ticks = 0;
+    assert(text != NULL);
+    memcpy(text, data, size);
+    text[size] = '\0';
+    if (parse_stat(text, &parent, &ticks) == 0) { // twenty fields lie behind the name
+        unsigned spaces = 0;
+        for (const char *p = strrchr(text, ')'); *p != '\0'; p++)
+            spaces += *p == ' ';
+        assert(spaces >= 20);
+    }
+    free(text);
+}
+
+static int count_open(void)
+{
+    int n = 0;
+    for (int fd = 0; fd < 64; fd++)
+        n += fcntl(fd, F_GETFD) >= 0;
+    return n;
+}
+
+// As `started` would, with as many ends as the flags ask for.
+static void begin(struct exec *exec, uint32_t flags)
+{
+    int ends[EXEC_STREAMS] = {-1, -1, -1, -1, -1};
+    unsigned n = flags & GUEST_EXEC_TTY ? 1 : 2;
+    if (exec->state == EXEC_RUNNING || exec->state == EXEC_ENDED)
+        return;
+    if (n == 2)
+        n += (flags & GUEST_EXEC_STDIN ? 1 : 0) + (flags & GUEST_EXEC_CONTROL ? 2 : 0);
+    for (unsigned i = 0; i < n; i++)
+        ends[i] = fcntl(FD_SOCK, F_DUPFD_CLOEXEC, 32);
+    exec->state = EXEC_RUNNING;
+    exec->flags = flags;
+    exec->n_kept = 0;
+    if (flags & GUEST_EXEC_KEEP)
+        guest_keep(exec, ends, n);
+    for (unsigned i = 0; i < EXEC_STREAMS; i++)
+        fd_close(ends[i]);
+}
+
+static void finish(struct exec *exec)
+{
+    enum { KEPT = GUEST_EXEC_KEEP | GUEST_EXEC_KEEP_EXIT };
+    if (exec->state != EXEC_RUNNING)
+        return;
+    exec->state = EXEC_ENDED;
+    if ((exec->flags & KEPT) != KEPT) {
+        guest_drop_kept(exec);
+        exec->state = EXEC_LINGERING;
+    }
+}
+
+// Every exec that is told of has as many descriptors as its flags say.
+static void check_list(struct guest *guest, int sock)
+{
+    char bytes[256];
+    struct wire_fds fds;
+    guest_list(guest, 1);
+    while (wire_recv(sock, bytes, sizeof bytes, &fds, MSG_DONTWAIT) > 0) {
+        struct guest_started msg;
+        memcpy(&msg, bytes, sizeof msg);
+        unsigned in = msg.flags & GUEST_EXEC_STDIN ? 1 : 0;
+        unsigned want = 2 + in + (msg.flags & GUEST_EXEC_CONTROL ? 2 : 0);
+        if (msg.head.type == GUEST_STARTED)
+            assert(fds.n == (msg.flags & GUEST_EXEC_TTY ? 1 : want));
+        else
+            assert(fds.n == 0);
+        wire_fds_close(&fds);
+    }
+}
+
+static void try_keep(const uint8_t *data, size_t size)
+{
+    static struct guest guest;
+    enum { EXECS = 4 };
+    int ends[2], saved = fcntl(FD_SOCK, F_DUPFD_CLOEXEC, 40);
+    int before = count_open();
+    assert(wire_pair(ends) == 0 && dup2(ends[0], FD_SOCK) == FD_SOCK);
+    int sock = fcntl(ends[1], F_DUPFD_CLOEXEC, 20);
+    fd_close(ends[0] != FD_SOCK ? ends[0] : -1);
+    fd_close(ends[1] != FD_SOCK ? ends[1] : -1);
+    guest = (struct guest){.n_execs = EXECS};
+    for (uint32_t i = 0; i < EXECS; i++)
+        guest.execs[i].id = i + 1;
+    for (size_t i = 0; i + 1 < size; i += 2) {
+        struct guest_forget forget = {.head = {.id = data[i] % 8}, .what = data[i + 1] % 4};
+        struct exec *exec = &guest.execs[data[i] % EXECS];
+        if (data[i] & 128)
+            begin(exec, data[i + 1]);
+        else if (data[i] & 64)
+            finish(exec);
+        else if (data[i] & 32)
+            check_list(&guest, sock);
+        else
+            guest_forget(&guest, &forget);
+    }
+    for (uint32_t i = 0; i < EXECS; i++)
+        guest_drop_kept(&guest.execs[i]);
+    fd_close(sock);
+    if (saved >= 0)
+        assert(dup2(saved, FD_SOCK) == FD_SOCK);
+    else
+        fd_close(FD_SOCK);
+    assert(count_open() == before);
+    fd_close(saved);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+    if (size > 0 && size <= 4096 && (data[0] & (INPUT_STAT | INPUT_KEEP))) {
+        (data[0] & INPUT_STAT ? try_stat : try_keep)(data + 1, size - 1);
+        return 0;
+    }
     if (size < INPUT_HEAD || size > WIRE_MSG_MAX)
         return 0;
     const uint8_t *bytes = data + INPUT_HEAD;

@@ -104,7 +104,7 @@ static int hear_wire(int sock)
     if (n > 0) {
         struct wire_head h;
         memcpy(&h, buf, sizeof h);
-        assert(n >= (ssize_t)sizeof h && h.version == WIRE_VERSION);
+        assert(n >= (ssize_t)sizeof h && h.version >= WIRE_OLDEST && h.version <= WIRE_VERSION);
     }
     for (unsigned i = 0; i < fds.n; i++)
         assert(fcntl(fds.fd[i], F_GETFD) == FD_CLOEXEC);
@@ -118,10 +118,12 @@ static int hear_keeper(int sock)
     struct err err = {0};
     int r = keeper_recv(sock, &ev, MSG_DONTWAIT, &err);
     if (r == 1) {
-        int carries = ev.msg.head.type == KEEPER_CLAIMED || ev.msg.head.type == KEEPER_READY;
+        int carries = ev.msg.head.type == KEEPER_CLAIMED || ev.msg.head.type == KEEPER_READY ||
+                      ev.msg.head.type == KEEPER_LIVE;
         assert(ev.msg.head.type >= KEEPER_CLAIMED && ev.msg.head.type < KEEPER_TYPE_MAX);
         assert((ev.guest >= 0) == carries);
         fd_close(ev.guest);
+        assert(ev.msg.head.type != KEEPER_DISKS || ev.msg.disks.n <= KEEPER_DISKS_MAX);
         if (ev.msg.head.type == KEEPER_ERROR) {
             assert(keeper_error_take(&ev.msg.error, &err) == -1);
             assert(err.code > ERR_NONE && err.code < ERR_CODE_MAX);
@@ -138,16 +140,20 @@ static int hear_guest(int sock)
     int r = guest_recv(sock, &ev, MSG_DONTWAIT, &err);
     if (r != 1) {
         assert(ev.out == -1 && ev.err == -1 && ev.in == -1);
+        assert(ev.control_in == -1 && ev.control_out == -1);
         return r < 0 && err.code == ERR_INTERNAL;
     }
     assert(ev.msg.head.type == GUEST_STARTED || ev.msg.head.type == GUEST_FAILED ||
-           ev.msg.head.type == GUEST_EXITED);
+           ev.msg.head.type == GUEST_EXITED || ev.msg.head.type == GUEST_LISTED);
     assert((ev.out >= 0) == (ev.msg.head.type == GUEST_STARTED));
     assert(ev.err >= 0 || ev.in < 0);
     assert(ev.err >= 0 || ev.out < 0 || isatty(ev.out));
     fd_close(ev.out);
     fd_close(ev.err);
+    assert((ev.control_in >= 0) == (ev.control_out >= 0) && (ev.control_in < 0 || ev.err >= 0));
     fd_close(ev.in);
+    fd_close(ev.control_in);
+    fd_close(ev.control_out);
     if (ev.msg.head.type == GUEST_FAILED)
         assert(guest_failed_take(&ev.msg.failed, "program", "/", &err) == -1);
     return 1;

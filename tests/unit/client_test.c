@@ -99,7 +99,7 @@ static ino_t inode(int fd)
 // 0 for what is not an answer.
 static size_t keeper_want(unsigned type, unsigned *ret_fds)
 {
-    *ret_fds = type == KEEPER_CLAIMED || type == KEEPER_READY;
+    *ret_fds = type == KEEPER_CLAIMED || type == KEEPER_READY || type == KEEPER_LIVE;
     switch (type) {
     case KEEPER_CLAIMED:
     case KEEPER_READY:
@@ -109,6 +109,12 @@ static size_t keeper_want(unsigned type, unsigned *ret_fds)
         return sizeof(struct keeper_ended);
     case KEEPER_STATE:
         return sizeof(struct keeper_state);
+    case KEEPER_LIVE:
+        return sizeof(struct keeper_live);
+    case KEEPER_WELCOME:
+        return sizeof(struct keeper_welcome);
+    case KEEPER_USED:
+        return sizeof(struct keeper_used);
     case KEEPER_OK:
         return sizeof(struct keeper_plain);
     case KEEPER_ERROR:
@@ -155,20 +161,43 @@ CHECK_CASE(keeper_answers_of_every_type_length_and_number)
                 check_keeper(&p, type, len, fds, n);
         }
     }
-    assert_int_equal(accepted, 7);
+    assert_int_equal(accepted, 10); // the long KEEPER_DISKS has a case of its own
     check_keeper(&p, 0xffff, sizeof(struct keeper_box), fds, 0);
     check_keeper(&p, 0x0100 + KEEPER_OK, sizeof(struct keeper_plain), fds, 0);
     pair_done(&p);
     kinds_close(&k);
 }
 
+CHECK_CASE(lists_of_disks)
+{
+    struct pair p = pair_open();
+    struct keeper_event ev;
+    struct err err = {0};
+    static struct keeper_disks msg;
+    static const uint32_t counts[] = {0, 1, KEEPER_DISKS_MAX, KEEPER_DISKS_MAX + 1, UINT32_MAX};
+    msg.head = head(KEEPER_DISKS);
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        msg.n = counts[i];
+        msg.disk[KEEPER_DISKS_MAX - 1] = 99;
+        assert_int_equal(wire_send(p.them, &msg, sizeof msg, NULL, 0, NULL, 0), 0);
+        int good = counts[i] <= KEEPER_DISKS_MAX;
+        assert_int_equal(keeper_recv(p.us, &ev, MSG_DONTWAIT, &err), good ? 1 : -1);
+        if (good)
+            assert_true(ev.msg.disks.disk[KEEPER_DISKS_MAX - 1] == 99);
+    }
+    assert_int_equal(wire_send(p.them, &msg, sizeof msg - 8, NULL, 0, NULL, 0), 0);
+    assert_int_equal(keeper_recv(p.us, &ev, MSG_DONTWAIT, &err), -1);
+    pair_done(&p);
+}
+
 // -- a guest's answers
 
 struct set {
     const char *name;
-    int fds[4];
+    int fds[6];
     unsigned n;
-    int good; // for GUEST_STARTED
+    uint32_t flags; // of GUEST_STARTED that these fit
+    int good;
 };
 
 static size_t guest_want(unsigned type)
@@ -180,31 +209,54 @@ static size_t guest_want(unsigned type)
         return sizeof(struct guest_failed);
     case GUEST_EXITED:
         return sizeof(struct guest_exited);
+    case GUEST_LISTED:
+        return sizeof(struct guest_listed);
     default:
         return 0;
     }
 }
 
+// Where the descriptors went, in the order that they came in.
 static void check_taken(const struct guest_event *ev, const struct set *set)
 {
-    const int taken[] = {ev->out, ev->err, ev->in};
-    for (unsigned i = 0; i < 3; i++) {
-        assert_int_equal(taken[i] >= 0, i < set->n);
-        if (i < set->n) {
-            assert_int_equal(inode(taken[i]), inode(set->fds[i]));
-            assert_int_equal(fcntl(taken[i], F_GETFD), FD_CLOEXEC);
-        }
-        fd_close(taken[i]);
+    const int all[] = {ev->out, ev->err, ev->in, ev->control_in, ev->control_out};
+    unsigned at = 0;
+    for (unsigned i = 0; i < 5; i++) {
+        if (all[i] < 0)
+            continue;
+        assert_true(at < set->n);
+        assert_int_equal(inode(all[i]), inode(set->fds[at++]));
+        assert_int_equal(fcntl(all[i], F_GETFD), FD_CLOEXEC);
+        fd_close(all[i]);
     }
+    assert_int_equal(at, set->n);
+    assert_int_equal(ev->in >= 0, set->n > 0 && (set->flags & GUEST_EXEC_STDIN) != 0);
+    assert_int_equal(ev->control_in >= 0, set->n > 0 && (set->flags & GUEST_EXEC_CONTROL) != 0);
+    assert_int_equal(ev->control_out >= 0, ev->control_in >= 0);
 }
 
-static void check_guest(struct pair *p, unsigned type, size_t len, const struct set *set)
+static void send_guest(struct pair *p, unsigned type, size_t len, const struct set *set,
+                       uint32_t flags)
 {
-    struct guest_event ev = {.out = -9, .err = -9, .in = -9};
+    char bytes[1024];
+    const struct wire_head h = head(type);
+    assert_true(len >= sizeof h && len <= sizeof bytes);
+    memset(bytes, 0xa5, len);
+    memcpy(bytes, &h, sizeof h);
+    if (len >= sizeof(struct guest_started))
+        memcpy(bytes + offsetof(struct guest_started, flags), &flags, sizeof flags);
+    assert_int_equal(wire_send(p->them, bytes, len, NULL, 0, set->fds, set->n), 0);
+}
+
+static void check_guest(struct pair *p, unsigned type, size_t len, const struct set *set,
+                        uint32_t flags)
+{
+    struct guest_event ev = {.out = -9, .err = -9, .in = -9, .control_in = -9, .control_out = -9};
     struct err err = {0};
-    send_filled(p->them, type, len, 0xa5, set->fds, set->n);
+    send_guest(p, type, len, set, flags);
     int r = guest_recv(p->us, &ev, MSG_DONTWAIT, &err);
-    int good = len == guest_want(type) && (type == GUEST_STARTED ? set->good : set->n == 0);
+    int good = len == guest_want(type) &&
+               (type == GUEST_STARTED ? set->good && set->flags == flags : set->n == 0);
     if (good) {
         assert_int_equal(r, 1);
         assert_int_equal(ev.msg.head.type, type);
@@ -212,48 +264,59 @@ static void check_guest(struct pair *p, unsigned type, size_t len, const struct 
         return;
     }
     if (r != -1)
-        fail_msg("type %u, %zu bytes, descriptors '%s' were taken", type, len, set->name);
+        fail_msg("type %u, %zu bytes, flags %u, descriptors '%s' were taken", type, len, flags,
+                 set->name);
     assert_int_equal(err.code, ERR_INTERNAL);
     assert_string_equal(err.msg, len <= sizeof ev.msg ? "the guest sent nonsense"
                                                       : "hear from the box: Message too long");
-    assert_true(ev.out == -1 && ev.err == -1 && ev.in == -1);
+    assert_true(ev.out == -1 && ev.err == -1 && ev.in == -1 && ev.control_in == -1 &&
+                ev.control_out == -1);
 }
 
 CHECK_CASE(guest_answers_of_every_type_length_and_kind)
 {
+    enum { TTY = GUEST_EXEC_TTY, IN = GUEST_EXEC_STDIN, CONTROL = GUEST_EXEC_CONTROL };
     struct kinds k = kinds_open();
     int other[2];
     assert_int_equal(pipe2(other, O_CLOEXEC), 0);
     const int p0 = k.pipe[0], p1 = k.pipe[1], q = other[0];
     const struct set sets[] = {
-        {"none",                  {-1},                  0, 0},
-        {"a terminal",            {k.tty},               1, 1},
-        {"a pipe for a terminal", {p0},                  1, 0},
-        {"a file",                {k.file},              1, 0},
-        {"a directory",           {k.dir},               1, 0},
-        {"/dev/null",             {k.null},              1, 0},
-        {"a socket",              {k.socket[0]},         1, 0},
-        {"two pipes",             {p0, q},               2, 1},
-        {"a pipe and a file",     {p0, k.file},          2, 0},
-        {"a file and a pipe",     {k.file, p0},          2, 0},
-        {"a terminal and a pipe", {k.tty, p0},           2, 0},
-        {"two terminals",         {k.tty, k.tty},        2, 0},
-        {"a socket and a pipe",   {k.socket[0], p0},     2, 0},
-        {"three pipes",           {p0, q, p1},           3, 1},
-        {"two and a directory",   {p0, q, k.dir},        3, 0},
-        {"two and a file",        {p0, q, k.file},       3, 0},
-        {"two and /dev/null",     {p0, q, k.null},       3, 0},
-        {"three terminals",       {k.tty, k.tty, k.tty}, 3, 0},
-        {"four pipes",            {p0, q, p1, q},        4, 0},
+        {"none",                  {-1},                   0, 0,            0},
+        {"a terminal",            {k.tty},                1, TTY,          1},
+        {"a pipe for a terminal", {p0},                   1, TTY,          0},
+        {"a file",                {k.file},               1, TTY,          0},
+        {"a directory",           {k.dir},                1, TTY,          0},
+        {"/dev/null",             {k.null},               1, TTY,          0},
+        {"a socket",              {k.socket[0]},          1, TTY,          0},
+        {"two pipes",             {p0, q},                2, 0,            1},
+        {"a pipe and a file",     {p0, k.file},           2, 0,            0},
+        {"a file and a pipe",     {k.file, p0},           2, 0,            0},
+        {"a terminal and a pipe", {k.tty, p0},            2, 0,            0},
+        {"two terminals",         {k.tty, k.tty},         2, TTY,          0},
+        {"a socket and a pipe",   {k.socket[0], p0},      2, 0,            0},
+        {"three pipes",           {p0, q, p1},            3, IN,           1},
+        {"two and a directory",   {p0, q, k.dir},         3, IN,           0},
+        {"two and a file",        {p0, q, k.file},        3, IN,           0},
+        {"two and /dev/null",     {p0, q, k.null},        3, IN,           0},
+        {"three terminals",       {k.tty, k.tty, k.tty},  3, IN,           0},
+        {"four pipes",            {p0, q, p1, q},         4, CONTROL,      1},
+        {"three and a file",      {p0, q, p1, k.file},    4, CONTROL,      0},
+        {"five pipes",            {p0, q, p1, q, p0},     5, IN | CONTROL, 1},
+        {"four and a terminal",   {p0, q, p1, q, k.tty},  5, IN | CONTROL, 0},
+        {"six pipes",             {p0, q, p1, q, p0, p1}, 6, IN | CONTROL, 0},
     };
+    static const uint32_t flags[] = {0, TTY, IN, CONTROL, IN | CONTROL};
     struct pair p = pair_open();
     for (unsigned type = 0; type <= GUEST_TYPE_MAX + 1; type++) {
         for (size_t len = sizeof(struct wire_head); len <= sizeof(struct guest_exited) + 2; len++) {
-            for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
-                check_guest(&p, type, len, &sets[i]);
+            for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
+                size_t n = len == sizeof(struct guest_started) ? sizeof flags / sizeof *flags : 1;
+                for (size_t f = 0; f < n; f++)
+                    check_guest(&p, type, len, &sets[i], flags[f]);
+            }
         }
     }
-    check_guest(&p, 0xffff, sizeof(struct guest_started), &sets[0]);
+    check_guest(&p, 0xffff, sizeof(struct guest_started), &sets[0], 0);
     pair_done(&p);
     fd_close(other[0]);
     fd_close(other[1]);
@@ -265,8 +328,8 @@ CHECK_CASE(guest_with_a_path_for_a_stream)
 {
     auto_fd path = open("/dev/ptmx", O_PATH | O_CLOEXEC);
     struct pair p = pair_open();
-    const struct set set = {.name = "a path", .fds = {path}, .n = 1};
-    check_guest(&p, GUEST_STARTED, sizeof(struct guest_started), &set);
+    const struct set set = {.name = "a path", .fds = {path}, .n = 1, .flags = GUEST_EXEC_TTY};
+    check_guest(&p, GUEST_STARTED, sizeof(struct guest_started), &set, GUEST_EXEC_TTY);
     pair_done(&p);
 }
 
@@ -470,15 +533,41 @@ CHECK_CASE(other_requests)
     heard(&p, &limit, sizeof limit, KEEPER_LIMIT, 5);
     assert_true(limit.box == 1ull << 40);
     assert_memory_equal(&limit.limits, &limits, sizeof limits);
-    assert_int_equal(keeper_send_take(p.us, 6, 9, &limits, 0, &err), 0);
-    heard(&p, &limit, sizeof limit, KEEPER_TAKE, 6);
-    assert_memory_equal(&limit.limits, &limits, sizeof limits);
+    struct keeper_take take;
+    assert_int_equal(keeper_send_take(p.us, 6, 9, &limits, 1ull << 45, &err), 0);
+    heard(&p, &take, sizeof take, KEEPER_TAKE, 6);
+    assert_memory_equal(&take.limits, &limits, sizeof limits);
+    assert_true(take.box == 9 && take.disk == 1ull << 45);
+    struct keeper_disk_list list;
+    assert_int_equal(keeper_send_disk_list(p.us, 9, 1ull << 55, &err), 0);
+    heard(&p, &list, sizeof list, KEEPER_DISK_LIST, 9);
+    assert_true(list.above == 1ull << 55);
+    assert_int_equal(keeper_send_usage(p.us, 10, 1ull << 41, &err), 0);
+    heard(&p, &box, sizeof box, KEEPER_USAGE, 10);
+    assert_true(box.box == 1ull << 41);
+    assert_int_equal(keeper_send_serving(p.us, &err), 0);
+    heard(&p, &plain, sizeof plain, KEEPER_SERVING, 0);
     assert_int_equal(keeper_send_disk_drop(p.us, 7, 1ull << 50, &err), 0);
     heard(&p, &drop, sizeof drop, KEEPER_DISK_DROP, 7);
     assert_true(drop.disk == 1ull << 50);
     assert_int_equal(guest_send_signal(guest_fresh(p.us), 8, 64, &err), 0);
     heard(&p, &sig, sizeof sig, GUEST_SIGNAL, 8);
     assert_int_equal(sig.signal, 64);
+    assert_int_equal(sig.scope, GUEST_SCOPE_EXEC);
+    assert_int_equal(guest_send_signal_first(guest_fresh(p.us), 8, 15, &err), 0);
+    heard(&p, &sig, sizeof sig, GUEST_SIGNAL, 8);
+    assert_int_equal(sig.scope, GUEST_SCOPE_FIRST);
+    assert_int_equal(guest_send_signal_since(guest_fresh(p.us), 8, 9, 1ull << 50, 77, &err), 0);
+    heard(&p, &sig, sizeof sig, GUEST_SIGNAL, 8);
+    assert_int_equal(sig.scope, GUEST_SCOPE_SINCE);
+    assert_true(sig.since == 1ull << 50 && sig.since_pid == 77);
+    struct guest_plain ask;
+    struct guest_forget forget;
+    assert_int_equal(guest_send_list(guest_fresh(p.us), 12, &err), 0);
+    heard(&p, &ask, sizeof ask, GUEST_LIST, 12);
+    assert_int_equal(guest_send_forget(guest_fresh(p.us), 13, GUEST_FORGET_STDIN, &err), 0);
+    heard(&p, &forget, sizeof forget, GUEST_FORGET, 13);
+    assert_int_equal(forget.what, GUEST_FORGET_STDIN);
     pair_done(&p);
 }
 
@@ -710,6 +799,7 @@ CHECK_CASE(guest_failures)
 }
 
 CHECK_MAIN(cmocka_unit_test(keeper_answers_of_every_type_length_and_number),
+           cmocka_unit_test(lists_of_disks),
            cmocka_unit_test(guest_answers_of_every_type_length_and_kind),
            cmocka_unit_test(guest_with_a_path_for_a_stream), cmocka_unit_test(garbage),
            cmocka_unit_test(nothing_yet), cmocka_unit_test(a_peer_that_is_gone),
