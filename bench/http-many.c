@@ -151,6 +151,8 @@ static void run_load(struct load *l)
     }
     if (l->left > 0)
         note("%u requests have no answer after %d s", l->left, LATE_MAX_S);
+    print_value("many", "per_second",
+                (l->total - l->left) / ((double)(clock_ns() - l->began) / NS_PER_S));
     l->failed += l->left;
 }
 

@@ -73,9 +73,12 @@ def health_detail(results):
 
 def many_detail(results):
     sandboxes, seconds = results.values["many", "sandboxes"], results.values["many", "seconds"]
-    made = results.values["many", "made_s"]
-    return f"{sandboxes:.0f} sandboxes (made and used once in {made:.1f} s), {seconds:.0f} s; " + results.times(
-        "many", "exec"
+    made, rate = results.values["many", "made_s"], results.values["many", "per_second"]
+    behind = " (**it fell behind**)" if rate < 0.95 * sandboxes else ""
+    return (
+        f"{sandboxes:.0f} sandboxes (made and used once in {made:.1f} s), {seconds:.0f} s, "
+        + f"{rate:.0f} answers a second{behind}; "
+        + results.times("many", "exec")
     )
 
 

@@ -33,11 +33,14 @@ struct run {
 
 // -- the result
 
+// Bytes that would be written as \u00XX.
 static size_t escaped(const struct buf *b)
 {
     size_t n = 0;
-    for (size_t i = 0; i < b->len; i++)
-        n += (unsigned char)b->data[i] < 0x20;
+    for (size_t i = 0; i < b->len; i++) {
+        unsigned char c = (unsigned char)b->data[i];
+        n += c < 0x20 && c != '\n' && c != '\t' && c != '\r';
+    }
     return n;
 }
 

@@ -35,7 +35,7 @@ struct run {
 static int wake[2] = {-1, -1};
 static volatile sig_atomic_t caught, times;
 
-static void catch (int number)
+static void note_signal(int number)
 {
     int kept = errno;
     caught = number;
@@ -49,11 +49,14 @@ static void catch (int number)
 static int catch_signals(struct err *err)
 {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
-    const struct sigaction action = {.sa_handler = catch, .sa_flags = SA_RESTART};
+    const struct sigaction action = {.sa_handler = note_signal, .sa_flags = SA_RESTART};
     if (wake[0] < 0 && pipe2(wake, O_CLOEXEC | O_NONBLOCK) < 0)
         return err_sys(err, errno, "make a pipe");
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        (void)sigaction(numbers[i], &action, NULL);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        struct sigaction old;
+        if (sigaction(numbers[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN) // as with nohup
+            (void)sigaction(numbers[i], &action, NULL);
+    }
     return 0;
 }
 
@@ -70,12 +73,12 @@ static int take_signal(void)
 // Asks for something about the process; what comes of it is seen in the stream.
 static void ask(const struct run *run, const char *method, const char *action, const char *json)
 {
+    if (run->output.process[0] == '\0')
+        return;
     struct err ignored;
     struct remote remote = *run->remote; // its last error stays what it is
     auto_answer answer;
     auto_buf target, body;
-    if (run->output.process[0] == '\0')
-        return;
     answer_init(&answer);
     buf_init(&target, REMOTE_TARGET_MAX);
     buf_init(&body, 64);

@@ -88,11 +88,15 @@ static _Noreturn void be_daemon(const struct keeper_serving *serving, int sock)
     take_signals();
     take_descriptors(serving, sock);
     (void)umask(077);
-    if (chdir("/") < 0)
-        die("change to /");
+    // Opened while we may: it can lie where the daemon's user cannot go, in somebody's home.
+    int program = open(serving->daemon, O_PATH | O_CLOEXEC);
+    if (program < 0 || chdir("/") < 0)
+        die(serving->daemon);
     drop_powers(serving->uid, serving->gid);
-    // execve changes neither; its types are older than const.
+    // execve changes neither; its types are older than const. By name first, which shows in ps.
     (void)execve(serving->daemon, (char *const *)(uintptr_t)argv, (char *const *)(uintptr_t)envp);
+    if (errno == EACCES)
+        (void)syscall(SYS_execveat, program, "", argv, envp, AT_EMPTY_PATH);
     die(serving->daemon);
 }
 

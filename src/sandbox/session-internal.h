@@ -21,7 +21,6 @@ struct session_command {
     uint32_t seq; // 0: not sent yet
     int64_t begun_ns;
     uint64_t since;          // nanoseconds of CLOCK_BOOTTIME when it was sent
-    uint32_t since_pid;      // as in guest_signal
     enum end_reason stopped; // why it is being ended
     bool again;              // it was sent before, to a shell that ended without having begun it
     struct err *refusal;     // while session_exec is on the stack: where an error goes instead
@@ -95,7 +94,7 @@ struct buf *shell_outgoing(struct shell *shell);
 void shell_flush(struct shell *shell);
 void shell_set_deadline(struct shell *shell, int64_t ms); // 0: none
 // Ends what runs in it and was started since; the shell hands over its state and ends.
-void shell_stop(struct shell *shell, uint64_t since, uint32_t since_pid);
+void shell_stop(struct shell *shell, uint64_t since);
 void shell_drain(struct shell *shell);  // reads what its streams have
 void shell_let_go(struct shell *shell); // kills all of it; nothing is told of it any more
 const struct buf *shell_exports(const struct shell *shell);

@@ -5,13 +5,13 @@
 // that prepares it (directory, variables, standard input, or the command itself when it is long)
 // and may be followed by bytes that this code reads. bash reads a pipe byte by byte up to the NUL,
 // so long texts are read by head instead. A message up to its NUL is shorter than a pipe's atomic
-// write, so that a daemon that dies leaves none cut off. m: the shell says first which process
-// number was given out last.
+// write, so that a daemon that dies leaves none cut off. m: the shell notes which process number
+// was given out last.
 //
 // From the shell, on GUEST_CONTROL_OUT, each ended by a NUL:
-//   "M SEQ PID"         as asked for by m
 //   "R SEQ STATUS DIR"  the command is done; its output is in the pipes
 //   "X SEQ"             `exit` was called
+//   "M SEQ PID"         the shell ends in a command with m: what it noted
 //   "T SEQ STATUS DIR"  the shell ends; SEQ is what it began last. Its state comes as one more text
 //   "E SEQ"             NAME=value texts of exported variables follow, up to the R of the same SEQ
 // All of it may be forged by the code that runs there: it is believed only about the session.

@@ -194,7 +194,9 @@ static void take_text(struct shell *shell, const char *text, size_t len)
         shell->end.exit_called = true;
     else if (record.type == 'R')
         shell->end.exit_called = false; // it did not end it
-    if (strchr("MR", record.type) != NULL)
+    else if (record.type == 'M')
+        shell->since_pid = (uint32_t)record.number;
+    if (record.type == 'R')
         session_on_record(shell->session, &record);
 }
 
@@ -329,13 +331,12 @@ void shell_set_deadline(struct shell *shell, int64_t ms)
 
 // SIGTERM to the shell alone: it ends at once, also when it waits for a program. That one is killed
 // only after it (kill_rest), so that nothing of the command runs after its end.
-void shell_stop(struct shell *shell, uint64_t since, uint32_t since_pid)
+void shell_stop(struct shell *shell, uint64_t since)
 {
     struct err ignored;
     struct guest_peer guest = job_guest(shell->job);
     shell->stopping = true;
     shell->since = since;
-    shell->since_pid = since_pid;
     if (guest.sock >= 0)
         (void)guest_send_signal_first(guest, job_id(shell->job), SIGTERM, &ignored);
     uv_update_time(shell->timer.loop);
@@ -403,12 +404,12 @@ static void on_failed(void *data, const struct err *err)
 static void over(struct shell *shell, const struct job_end *job, bool lost)
 {
     shell->ending = true;
-    if (shell->stopping && !lost)
-        kill_rest(shell);
-    shell_drain(shell);
     (void)hear(shell); // a record may finish a command here, and even the session
     if (shell->session == NULL)
         return;
+    if (shell->stopping && !lost)
+        kill_rest(shell);
+    shell_drain(shell);
     shell->end.job = *job;
     shell->end.lost = lost;
     job_forget(shell->job);

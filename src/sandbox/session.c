@@ -181,7 +181,6 @@ static int send_command(struct session *session, struct session_command *c, stru
     c->seq = message.seq;
     c->begun_ns = clock_ns();
     c->since = now;
-    c->since_pid = 0;
     shell_set_deadline(session->shell, c->timeout_ms);
     shell_flush(session->shell);
     return 0;
@@ -231,11 +230,6 @@ void session_on_record(struct session *session, const struct script_record *reco
 {
     struct session_command *c = session->commands;
     bool is_first = c != NULL && c->seq != 0 && c->seq == record->seq;
-    if (record->type == 'M') {
-        if (is_first)
-            c->since_pid = (uint32_t)record->number;
-        return;
-    }
     if (record->seq == session->exports_seq) {
         shell_drain(session->shell);
         session_renew_output(session);
@@ -261,7 +255,7 @@ void session_on_deadline(struct session *session)
     if (c == NULL || session->shell == NULL)
         return;
     c->stopped = END_TIMEOUT;
-    shell_stop(session->shell, c->since, c->since_pid);
+    shell_stop(session->shell, c->since);
 }
 
 // What the next shell begins with.
@@ -503,7 +497,7 @@ void session_cancel(struct session_command *c)
     if (c->seq != 0) {
         if (c->stopped == END_NONE && session->shell != NULL) {
             c->stopped = END_KILLED;
-            shell_stop(session->shell, c->since, c->since_pid);
+            shell_stop(session->shell, c->since);
         }
         return;
     }

@@ -128,6 +128,16 @@ def test_signals_are_passed_on(cli, sandbox):
     assert (process.returncode, out, errors) == (9, b"got it\n", b"")
 
 
+def test_a_signal_before_there_is_a_process(cli, sandbox):
+    """While the sandbox wakes: it is not lost."""
+    cli.ok("sleep", sandbox)
+    process = cli.start("exec", sandbox, "-c", "sleep 1000")
+    time.sleep(0.002)
+    process.send_signal(signal.SIGTERM)
+    out, errors = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, out) == (143, b"") or process.returncode == -15, errors
+
+
 def test_a_second_signal_ends_it(cli, sandbox):
     process = cli.start("exec", sandbox, "-c", "trap '' INT; echo up; while :; do sleep 0.1; done")
     wait_for(process, b"up\n")

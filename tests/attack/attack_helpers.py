@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the attacks share: the routes as the server lists them, a good request for each, raw bytes, and a look at
+everything that an attack must not change."""
+
+import copy
+import glob
+import json
+import os
+import pathlib
+import re
+import socket
+import sys
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "api"))
+# pylint: disable=wrong-import-position,unused-import
+from api_helpers import ADMIN, CAY, FULL, PATIENCE, Client, Reply, Server, Stream, at_once, eventually  # noqa: E402,F401
+
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+
+# A good body for every route, by its name in /openapi.json. A route that is not here fails test_matrix.py.
+BODIES = {
+    "index": None,
+    "health": None,
+    "openapi": None,
+    "metrics": None,
+    "createSandbox": {"id": "made"},
+    "listSandboxes": None,
+    "putSandbox": {"memory": "64m"},
+    "getSandbox": None,
+    "patchSandbox": {"pids": 99},
+    "deleteSandbox": None,
+    "wakeSandbox": None,
+    "sleepSandbox": None,
+    "getStats": None,
+    "getEvents": None,
+    "exec": {"argv": ["touch", "/workspace/harm"]},
+    "createSession": {"id": "made"},
+    "listSessions": None,
+    "getSession": None,
+    "deleteSession": None,
+    "startProcess": {"argv": ["sleep", "300"]},
+    "listProcesses": None,
+    "getProcess": None,
+    "deleteProcess": None,
+    "signalProcess": {"signal": "SIGKILL"},
+    "writeStdin": {"data": "harm\n"},
+    "waitProcess": {"port": 1, "timeout": 0},
+    "getLogs": None,
+    "createToken": {"name": "made"},
+    "listTokens": None,
+    "revokeToken": None,
+    "putTenant": {"sandboxes": 1},
+    "getTenant": None,
+}
+
+
+class Route:
+    def __init__(self, method, path, spec, schemas):
+        self.method, self.path, self.name = method.upper(), path, spec["operationId"]
+        self.is_public = spec.get("security") == []
+        self.params = re.findall(r"{(\w+)}", path)
+        content = spec.get("requestBody", {}).get("content", {})
+        ref = content.get("application/json", {}).get("schema", {}).get("$ref")
+        self.schema = schemas[ref.rsplit("/", 1)[1]] if ref else None
+        self.is_admin = path.startswith(("/tokens", "/tenants", "/metrics"))
+
+    def __repr__(self):
+        return f"{self.method} {self.path}"
+
+    @property
+    def body(self):
+        return copy.deepcopy(BODIES[self.name])
+
+    def at(self, **ids):
+        return re.sub(r"{(\w+)}", lambda m: ids[m[1]], self.path)
+
+
+def routes_of(api):
+    spec = api.ok("GET", "/openapi.json")
+    schemas = spec["components"]["schemas"]
+    return [Route(m, path, what, schemas) for path, all_ in spec["paths"].items() for m, what in all_.items()]
+
+
+# -- what an attack must not change
+
+
+def without(value, *names):
+    """The value without these names at any depth: what changes by itself, or by being looked at."""
+    if isinstance(value, dict):
+        return {k: without(v, *names) for k, v in value.items() if k not in names}
+    if isinstance(value, list):
+        return [without(v, *names) for v in value]
+    return value
+
+
+def state_of(client):
+    """All that a tenant has, as far as it can be asked for."""
+    boxes = client.ok("GET", "/sandbox?limit=1000")["sandboxes"]
+    state = {"sandboxes": boxes}
+    for box in boxes:
+        for part in ("sessions", "processes", "events?limit=1000"):
+            state[box["id"], part] = client.ok("GET", f"/sandbox/{box['id']}/{part}")
+    return without(state, "stats", "lastActiveAt", "duration", "cpu", "peakMemory")
+
+
+# -- raw bytes
+
+
+def raw_connect(server):
+    s = socket.create_connection(("127.0.0.1", server.port), PATIENCE)
+    s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return s
+
+
+def read_reply(s, method="GET"):
+    """One answer with a length from a socket; b"" as status when there came none."""
+    data = b""
+    while b"\r\n\r\n" not in data:
+        got = s.recv(65536)
+        if not got:
+            assert data == b"", data
+            return Reply(None, {}, b"")
+        data += got
+    head, _, body = data.partition(b"\r\n\r\n")
+    lines = head.decode("latin-1").split("\r\n")
+    headers = {}
+    for line in lines[1:]:
+        name, _, value = line.partition(": ")
+        headers[name] = value
+    length = 0 if method == "HEAD" else int(headers.get("Content-Length", "0"))
+    while len(body) < length:
+        got = s.recv(65536)
+        assert got, "the answer was cut"
+        body += got
+    return Reply(int(lines[0].split()[1]), headers, body)
+
+
+def raw(server, data, method="GET"):
+    """Sends bytes as they are on a connection of their own."""
+    with raw_connect(server) as s:
+        try:
+            s.sendall(data)
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # refused before all of it was sent: the answer is there
+        return read_reply(s, method)
+
+
+def ask(server, line, token=None, *lines, body=b""):
+    """One raw request: the request line's middle, and header lines."""
+    head = [f"{line} HTTP/1.1", "Host: x", *lines]
+    if token is not None:
+        head.append(f"Authorization: Bearer {token}")
+    if body:
+        head.append(f"Content-Length: {len(body)}")
+    text = "\r\n".join(head).encode("utf-8", "surrogateescape") + b"\r\n\r\n" + body
+    return raw(server, text, line.split()[0])
+
+
+def is_error(reply, *statuses):
+    """Checks that it is a whole error of ours with one of these statuses, and returns its text."""
+    assert reply.status in statuses, reply
+    assert reply.headers["Content-Type"] == "application/json", reply
+    body = json.loads(reply.body)
+    assert {"error", "error_code", "request_id"} <= set(body) <= {"error", "error_code", "request_id", "details"}
+    assert body["request_id"] == reply.headers["X-Request-Id"]
+    assert body["error"] and "/tmp/" not in body["error"], body
+    return body["error"]
+
+
+# -- the daemon from outside
+
+
+def children(pid):
+    try:
+        return [int(n) for n in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def comm(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def daemon_pid(server):
+    return eventually(lambda: next((p for p in children(server.process.pid) if comm(p) == "cayd"), None))
+
+
+def descriptors(pid):
+    """What its descriptors are, without the numbers of sockets and pipes, in order."""
+    found = []
+    for path in glob.glob(f"/proc/{pid}/fd/*"):
+        try:
+            found.append(re.sub(r"\d+", "N", os.readlink(path)))
+        except OSError:
+            pass
+    return sorted(found)
+
+
+def memory(pid):
+    """Bytes of its memory that are its own."""
+    text = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text()
+    return 1024 * int(re.search(r"Private_Dirty: +(\d+)", text)[1])
+
+
+def restarts(client):
+    return client.ok("GET", "/health")["restarts"]
