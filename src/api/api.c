@@ -34,9 +34,9 @@ static bool origin_is_listed(const char *list, const char *origin)
 
 static void add_cors(struct call *call)
 {
-    const char *origin = http_header(call->req, "Origin");
     if (call->api->cors[0] == '\0')
         return;
+    const char *origin = http_header(call->req, "Origin");
     http_add_header(call->req, "Vary", "Origin");
     if (origin == NULL || http_header_twice(call->req, "Origin") ||
         !origin_is_listed(call->api->cors, origin))
@@ -189,6 +189,8 @@ static void dispatch(struct call *call)
 
 void api_handle(struct http_request *req, void *data)
 {
+    if (health_quick(data, req))
+        return;
     struct call *call = call_new(data, req);
     http_add_header(req, "X-Request-Id", call->id);
     http_add_header(req, "Cache-Control", "no-store");

@@ -2,8 +2,13 @@
 // One function a route. Each answers its call exactly once, now or later.
 #pragma once
 
-struct call;
+#include <stdbool.h>
 
+struct api;
+struct call;
+struct http_request;
+
+bool health_quick(struct api *api, struct http_request *req); // answered, without a call
 void handle_health(struct call *call);
 void handle_index(struct call *call);
 void handle_metrics(struct call *call);

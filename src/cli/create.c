@@ -153,7 +153,7 @@ int cmd_create(int argc, char **argv)
     buf_init(&body, REMOTE_BODY_MAX);
     buf_init(&id, REMOTE_TARGET_MAX);
     write_body(&create, remote.n_words > 0 ? remote.word[0] : NULL, &body);
-    remote_target(&target, "sandbox", NULL);
+    remote_target(&target, "sandbox");
     if (remote_do(&remote, "POST", &target, &body, &answer, &err) < 0)
         return remote_fail(&remote, &err);
     if (remote.json)

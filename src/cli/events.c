@@ -42,10 +42,10 @@ static int take_event(void *data, const struct event *event, struct err *err)
 {
     struct events *e = data;
     auto_json_doc *doc = NULL;
-    auto_buf when, type;
     if (json_read(event->data, event->len, &doc, err) < 0)
         return err_wrap(err, "the server sent an event that is no JSON");
     const struct json_node *root = json_root(doc), *more = json_get(root, "data");
+    auto_buf when, type;
     buf_init(&when, 256);
     buf_init(&type, 256);
     if (e->state.remote->json) {
@@ -75,7 +75,7 @@ int cmd_events(int argc, char **argv)
     struct err err = {0};
     auto_buf target;
     buf_init(&target, REMOTE_TARGET_MAX);
-    remote_target(&target, "sandbox", remote.word[0], "events", NULL);
+    remote_target(&target, "sandbox", remote.word[0], "events");
     remote_query(&target, "follow", e.follow ? "1" : "0");
     e.state.remote = &remote;
     e.state.to_end = !e.follow;

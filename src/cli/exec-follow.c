@@ -83,8 +83,7 @@ static void ask(const struct run *run, const char *method, const char *action, c
     buf_init(&target, REMOTE_TARGET_MAX);
     buf_init(&body, 64);
     (void)buf_append_str(&body, json != NULL ? json : "");
-    remote_target(&target, "sandbox", run->options->id, "processes", run->output.process, action,
-                  NULL);
+    remote_target(&target, "sandbox", run->options->id, "processes", run->output.process, action);
     (void)remote_do(&remote, method, &target, json != NULL ? &body : NULL, &answer, &ignored);
 }
 
@@ -165,7 +164,7 @@ static int send_input(struct run *run, struct err *err)
     for (size_t at = 0; at < input->len;) {
         size_t len = input->len - at < INPUT_PIECE ? input->len - at : INPUT_PIECE;
         remote_target(&target, "sandbox", run->options->id, "processes", run->output.process,
-                      "stdin", NULL);
+                      "stdin");
         if (at + len == input->len)
             remote_query(&target, "end", "1");
         if (send_piece(run, buf_str(&target), input->data + at, len, err) < 0)
@@ -184,7 +183,7 @@ static int start_process(struct remote *remote, const struct exec_options *o, st
     buf_init(&target, REMOTE_TARGET_MAX);
     buf_init(&body, REMOTE_BODY_MAX);
     exec_write_body(o, true, &body);
-    remote_target(&target, "sandbox", o->id, "processes", NULL);
+    remote_target(&target, "sandbox", o->id, "processes");
     return remote_do(remote, "POST", &target, &body, ret, err);
 }
 
@@ -216,7 +215,7 @@ static int follow_process(struct run *run, struct http_call *call, struct err *e
     (void)snprintf(run->output.process, sizeof run->output.process, "%s", id);
     if (send_input(run, err) < 0)
         return -1;
-    remote_target(&target, "sandbox", run->options->id, "processes", id, "logs", NULL);
+    remote_target(&target, "sandbox", run->options->id, "processes", id, "logs");
     remote_query(&target, "follow", "1");
     call->method = "GET";
     call->target = buf_str(&target);
@@ -231,7 +230,7 @@ static int follow_exec(struct run *run, struct http_call *call, struct err *err)
     buf_init(&target, REMOTE_TARGET_MAX);
     buf_init(&body, REMOTE_BODY_MAX);
     exec_write_body(run->options, false, &body);
-    remote_target(&target, "sandbox", run->options->id, "exec", NULL);
+    remote_target(&target, "sandbox", run->options->id, "exec");
     if (body.failed != 0 || target.failed != 0)
         return err_set(err, ERR_INVALID, "that is more than a request may hold");
     remote_key(key);

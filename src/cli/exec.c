@@ -26,7 +26,7 @@ enum exec_flag {
 
 static const struct opt opts[] = {
     {"command", 'c', "TEXT",      "run this text in a shell instead",                    NULL        },
-    {"session", 's', "NAME",      "in this session: its directory and variables stay",   NULL        },
+    {"session", 's', "NAME",      "in this session, made on first use: its state stays", NULL        },
     {"cwd",     'w', "DIR",       "working directory",                                   "/workspace"},
     {"env",     'e', "K=V",       "set a variable; K alone takes ours. May be repeated", NULL        },
     {"user",    'u', "UID[:GID]", "who to be: 'root', 'user' or an id",                  "root"      },
@@ -227,7 +227,7 @@ static int run_json(struct remote *remote, const struct exec_options *o, struct 
         return err_set(err, ERR_INVALID,
                        "with --json, standard input must be text (UTF-8): leave --json out");
     exec_write_body(o, false, &body);
-    remote_target(&target, "sandbox", o->id, "exec", NULL);
+    remote_target(&target, "sandbox", o->id, "exec");
     if (remote_do(remote, "POST", &target, &body, &answer, err) < 0)
         return -1;
     int code = remote_print(remote, &answer);
@@ -248,25 +248,66 @@ static int exists(struct remote *remote, const char *id, struct err *err)
     auto_buf target;
     answer_init(&answer);
     buf_init(&target, REMOTE_TARGET_MAX);
-    remote_target(&target, "sandbox", id, NULL);
+    remote_target(&target, "sandbox", id);
     if (remote_do(remote, "GET", &target, NULL, &answer, err) == 0)
         return 1;
     return remote->status == 404 ? 0 : -1;
 }
 
-// Whoever made it in between has made it: any settings will do.
-static int make(struct remote *remote, const char *id, struct err *err)
+// Makes it; whoever made it in between has made it, and any settings will do.
+static int make(struct remote *remote, const char *method, const struct buf *target,
+                const struct buf *body, struct err *err)
 {
     auto_answer answer;
-    auto_buf target, body;
     answer_init(&answer);
+    if (remote_do(remote, method, target, body, &answer, err) == 0)
+        return 0;
+    return remote->status == 409 ? 0 : -1;
+}
+
+static int make_sandbox(struct remote *remote, const char *id, struct err *err)
+{
+    auto_buf target, body;
     buf_init(&target, REMOTE_TARGET_MAX);
     buf_init(&body, 8);
     (void)buf_append_str(&body, "{}");
-    remote_target(&target, "sandbox", id, NULL);
-    if (remote_do(remote, "PUT", &target, &body, &answer, err) == 0)
-        return 0;
-    return remote->status == 409 ? 0 : -1;
+    remote_target(&target, "sandbox", id);
+    return make(remote, "PUT", &target, &body, err);
+}
+
+static int make_session(struct remote *remote, const struct exec_options *o, struct err *err)
+{
+    struct json j;
+    auto_buf target, body;
+    buf_init(&target, REMOTE_TARGET_MAX);
+    buf_init(&body, REMOTE_TARGET_MAX);
+    json_init(&j, &body);
+    json_open_object(&j);
+    put_text(&j, "id", o->session);
+    json_close_object(&j);
+    (void)json_finish(&j);
+    remote_target(&target, "sandbox", o->id, "sessions");
+    return make(remote, "POST", &target, &body, err);
+}
+
+// Something was not found: makes what may be made, and says what to do about the rest.
+static int make_missing(struct remote *remote, const struct exec_options *o, struct err *err)
+{
+    struct err why = *err;
+    int there = exists(remote, o->id, err);
+    if (there < 0)
+        return -1;
+    if (there == 0 && !o->create)
+        return err_set(err, ERR_NOT_FOUND,
+                       "there is no sandbox '%.128s': make it with 'cay create %.128s', or say "
+                       "--create",
+                       o->id, o->id);
+    if (there == 0 && make_sandbox(remote, o->id, err) < 0)
+        return -1;
+    if (o->session != NULL)
+        return make_session(remote, o, err);
+    *err = why;
+    return there == 0 ? 0 : -1;
 }
 
 static int run_or_make(struct remote *remote, const struct exec_options *o, struct err *err)
@@ -274,20 +315,7 @@ static int run_or_make(struct remote *remote, const struct exec_options *o, stru
     int code = run(remote, o, err);
     if (code >= 0 || remote->status != 404)
         return code;
-    // Something was not found: the sandbox, or what the command needs in it.
-    struct err why = *err;
-    int there = exists(remote, o->id, err);
-    if (there != 0) {
-        remote->status = 404;
-        *err = there > 0 ? why : *err;
-        return -1;
-    }
-    if (!o->create)
-        return err_set(err, ERR_NOT_FOUND,
-                       "there is no sandbox '%.128s': make it with 'cay create %.128s', or say "
-                       "--create",
-                       o->id, o->id);
-    return make(remote, o->id, err) < 0 ? -1 : run(remote, o, err);
+    return make_missing(remote, o, err) < 0 ? -1 : run(remote, o, err);
 }
 
 int cmd_exec(int argc, char **argv)

@@ -85,7 +85,7 @@ int cmd_info(int argc, char **argv)
     auto_buf target;
     answer_init(&answer);
     buf_init(&target, REMOTE_TARGET_MAX);
-    remote_target(&target, "sandbox", remote.word[0], NULL);
+    remote_target(&target, "sandbox", remote.word[0]);
     if (remote_do(&remote, "GET", &target, NULL, &answer, &err) < 0)
         return remote_fail(&remote, &err);
     if (remote.json)

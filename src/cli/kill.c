@@ -65,7 +65,7 @@ int cmd_kill(int argc, char **argv)
     buf_init(&target, REMOTE_TARGET_MAX);
     buf_init(&body, REMOTE_BODY_MAX);
     write_body(signal, &body);
-    remote_target(&target, "sandbox", remote.word[0], "processes", remote.word[1], "signal", NULL);
+    remote_target(&target, "sandbox", remote.word[0], "processes", remote.word[1], "signal");
     if (remote_do(&remote, "POST", &target, &body, &answer, &err) < 0)
         return remote_fail(&remote, &err);
     return remote.json ? remote_print(&remote, &answer) : CLI_OK;

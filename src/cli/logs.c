@@ -64,7 +64,7 @@ static void write_target(const struct logs *l, const struct remote *remote, stru
 {
     char number[24];
     bool both = l->out == l->err;
-    remote_target(target, "sandbox", remote->word[0], "processes", remote->word[1], "logs", NULL);
+    remote_target(target, "sandbox", remote->word[0], "processes", remote->word[1], "logs");
     remote_query(target, "stream", both ? "both" : l->out ? "stdout" : "stderr");
     remote_query(target, "follow", l->follow ? "1" : "0");
     if (l->has_offset) {

@@ -26,11 +26,11 @@ static int take_bytes(int fd, const struct json_node *node, struct err *err)
 {
     const struct json_node *data = json_get(node, "data");
     const char *encoding = json_text(json_get(node, "encoding"));
-    auto_buf bytes;
     if (!json_is(data, JSON_NODE_STRING))
         return err_set(err, ERR_INTERNAL, "the server sent an event without data");
     if (encoding == NULL)
         return write_out(fd, data->text, data->text_len, err);
+    auto_buf bytes;
     buf_init(&bytes, EVENT_MAX);
     if (strcmp(encoding, "base64") != 0 || base64_decode(&bytes, data->text, data->text_len) < 0)
         return err_set(err, ERR_INTERNAL, "the server sent bytes that cannot be decoded");

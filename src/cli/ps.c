@@ -139,7 +139,7 @@ int cmd_ps(int argc, char **argv)
     auto_buf target;
     answer_init(&answer);
     buf_init(&target, REMOTE_TARGET_MAX);
-    remote_target(&target, "sandbox", remote.word[0], "processes", NULL);
+    remote_target(&target, "sandbox", remote.word[0], "processes");
     if (remote_do(&remote, "GET", &target, NULL, &answer, &err) < 0)
         return remote_fail(&remote, &err);
     if (remote.json)

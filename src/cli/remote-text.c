@@ -126,7 +126,7 @@ void pairs_put(struct json *json, const char *key, const struct pairs *pairs)
 static void page_target(struct buf *target, const char *label, const char *status,
                         const char *after)
 {
-    remote_target(target, "sandbox", NULL);
+    remote_target(target, "sandbox");
     if (label != NULL)
         remote_query(target, "label", label);
     if (status != NULL)
@@ -170,7 +170,7 @@ int remote_one(struct remote *remote, const char *method, const char *id, const 
     auto_buf target;
     answer_init(&answer);
     buf_init(&target, REMOTE_TARGET_MAX);
-    remote_target(&target, "sandbox", id, action, NULL);
+    remote_target(&target, "sandbox", id, action);
     if (remote_do(remote, method, &target, NULL, &answer, &err) < 0)
         return remote_fail(remote, &err);
     return remote->json ? remote_print(remote, &answer) : CLI_OK;

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -175,16 +174,13 @@ const struct json_node *answer_root(const struct answer *answer)
     return json_root(answer->doc);
 }
 
-void remote_target(struct buf *buf, ...)
+void remote_target_parts(struct buf *buf, const char *const *parts)
 {
-    va_list ap;
     buf_reset(buf);
-    va_start(ap, buf);
-    for (const char *part; (part = va_arg(ap, const char *)) != NULL;) {
+    for (; *parts != NULL; parts++) {
         (void)buf_append_char(buf, '/');
-        (void)http_encode(buf, part);
+        (void)http_encode(buf, *parts);
     }
-    va_end(ap);
 }
 
 void remote_query(struct buf *target, const char *name, const char *value)

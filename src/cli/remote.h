@@ -89,8 +89,9 @@ void answer_done(struct answer *answer);
 #define auto_answer __attribute__((cleanup(answer_done))) struct answer
 const struct json_node *answer_root(const struct answer *answer);
 
-// "/sandbox/a%20b/exec": the parts, encoded, up to NULL.
-void remote_target(struct buf *buf, ...) __attribute__((sentinel));
+// "/sandbox/a%20b/exec": the parts, encoded, up to the last or NULL.
+#define remote_target(buf, ...) remote_target_parts((buf), (const char *const[]){__VA_ARGS__, NULL})
+void remote_target_parts(struct buf *buf, const char *const *parts);
 // "?name=value" or "&name=value" behind it.
 void remote_query(struct buf *target, const char *name, const char *value);
 

@@ -73,7 +73,7 @@ static int one(struct remote *remote, const char *id, struct table *table, struc
     auto_buf target;
     answer_init(&answer);
     buf_init(&target, REMOTE_TARGET_MAX);
-    remote_target(&target, "sandbox", id, "stats", NULL);
+    remote_target(&target, "sandbox", id, "stats");
     if (remote_do(remote, "GET", &target, NULL, &answer, err) < 0)
         return -1;
     if (remote->json)

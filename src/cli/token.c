@@ -93,7 +93,7 @@ static int cmd_token_create(int argc, char **argv)
     buf_init(&body, REMOTE_BODY_MAX);
     buf_init(&token, REMOTE_TARGET_MAX);
     write_body(&create, remote.word[0], &body);
-    remote_target(&target, "tokens", NULL);
+    remote_target(&target, "tokens");
     if (remote_do(&remote, "POST", &target, &body, &answer, &err) < 0)
         return remote_fail(&remote, &err);
     if (remote.json)
@@ -156,7 +156,7 @@ static int cmd_token_ls(int argc, char **argv)
     auto_buf target;
     answer_init(&answer);
     buf_init(&target, REMOTE_TARGET_MAX);
-    remote_target(&target, "tokens", NULL);
+    remote_target(&target, "tokens");
     if (remote_do(&remote, "GET", &target, NULL, &answer, &err) < 0)
         return remote_fail(&remote, &err);
     if (remote.json)
@@ -196,7 +196,7 @@ static int cmd_token_revoke(int argc, char **argv)
         auto_buf target;
         answer_init(&answer);
         buf_init(&target, REMOTE_TARGET_MAX);
-        remote_target(&target, "tokens", remote.word[i], NULL);
+        remote_target(&target, "tokens", remote.word[i]);
         if (remote_do(&remote, "DELETE", &target, NULL, &answer, &err) < 0)
             code = remote_fail(&remote, &err);
         else if (remote.json)

@@ -15,10 +15,11 @@
 
 // -- the text
 
-// Before the parser, which recurses, sees it. Brackets inside strings do not count.
-static bool too_deep(const char *data, size_t len)
+// Before the parser sees it, which recurses, and takes its time for each of a million values. What
+// is inside strings does not count.
+static int check_shape(const char *data, size_t len, struct err *err)
 {
-    unsigned depth = 0;
+    unsigned depth = 0, values = 1;
     bool in_string = false;
     for (size_t i = 0; i < len; i++) {
         char c = data[i];
@@ -31,12 +32,16 @@ static bool too_deep(const char *data, size_t len)
             in_string = true;
         } else if (c == '{' || c == '[') {
             if (++depth > EDGE_JSON_DEPTH_MAX)
-                return true;
+                return err_set(err, ERR_INVALID, "the body is nested more than %d levels deep",
+                               EDGE_JSON_DEPTH_MAX);
         } else if ((c == '}' || c == ']') && depth > 0) {
             depth--;
+        } else if (c == ',' && ++values > EDGE_JSON_VALUES_MAX) {
+            return err_set(err, ERR_INVALID, "the body has more than %d values",
+                           EDGE_JSON_VALUES_MAX);
         }
     }
-    return false;
+    return 0;
 }
 
 static bool is_blank(const char *data, size_t len)
@@ -56,11 +61,8 @@ static json_t *parse(const char *data, size_t len, struct err *err)
                       "the body begins with a byte order mark; send JSON without one");
         return NULL;
     }
-    if (too_deep(data, len)) {
-        (void)err_set(err, ERR_INVALID, "the body is nested more than %d levels deep",
-                      EDGE_JSON_DEPTH_MAX);
+    if (check_shape(data, len, err) < 0)
         return NULL;
-    }
     json_t *tree =
         json_loadb(data, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY, &why);
     if (tree == NULL)

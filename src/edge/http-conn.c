@@ -24,8 +24,6 @@
 #include "edge/limits.h"
 #include "edge/sse-internal.h"
 
-enum { SPARE_CONNS = 32 }; // room that is made before the library stops accepting
-
 // By descriptor, because that is all that recv(2) is told. Other threads may ask, for their own
 // descriptors; they find nothing.
 static _Atomic(struct conn *) conns[HTTP_FDS_MAX];
@@ -67,10 +65,11 @@ void conn_close_idle(struct http_server *server)
     }
 }
 
+// Before there are so many that the library stops accepting: the one that was idle longest goes.
 static void make_room(struct http_server *server)
 {
     struct conn *oldest = TAILQ_FIRST(&server->idle);
-    if (server->n_conns > EDGE_CONNECTIONS_MAX - SPARE_CONNS && oldest != NULL) {
+    if (server->n_conns > server->conns_max - server->conns_max / 8 && oldest != NULL) {
         (void)shutdown(oldest->fd, SHUT_RDWR);
         TAILQ_REMOVE(&server->idle, oldest, idle); // not to be chosen twice
         TAILQ_INSERT_TAIL(&server->idle, oldest, idle);

@@ -132,6 +132,7 @@ struct http_server {
 
     bool is_draining;
     bool is_stopping;
+    unsigned conns_max;
     unsigned n_conns, n_active, n_lingering, n_spare;
     struct conn_list conns, idle;
     struct request_list requests, young, drained, spare;

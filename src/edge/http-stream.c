@@ -11,9 +11,16 @@
 
 enum { BLOCK = 16 * 1024 }; // what HTTP/1.0 clients, who know no chunks, are given at a time
 
-size_t http_stream_queued(const struct http_request *req)
+static size_t queued(const struct http_request *req)
 {
     return req->queue.len - req->queue_at;
+}
+
+// A stream that is lost takes nothing more: its holder, who may write as long as there is room, is
+// to wait until it is told.
+size_t http_stream_queued(const struct http_request *req)
+{
+    return req->conn == NULL || req->is_cut ? SIZE_MAX : queued(req);
 }
 
 static void note_drained(struct http_request *req)
@@ -26,7 +33,7 @@ static void note_drained(struct http_request *req)
 
 static size_t take(struct http_request *req, char *data, size_t max)
 {
-    size_t n = http_stream_queued(req);
+    size_t n = queued(req);
     if (n > max)
         n = max;
     memcpy(data, req->queue.data + req->queue_at, n);
@@ -45,7 +52,7 @@ static ssize_t on_read(void *cls, uint64_t pos, char *data, size_t max)
     (void)pos;
     if (req->is_cut || req->server->is_stopping)
         return MHD_CONTENT_READER_END_WITH_ERROR;
-    if (http_stream_queued(req) > 0)
+    if (queued(req) > 0)
         return (ssize_t)take(req, data, max);
     if (req->phase == PHASE_REPLY)
         return MHD_CONTENT_READER_END_OF_STREAM;

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include "base/fd.h"
@@ -167,7 +168,7 @@ static int start_listener(struct listener *listener, int fd, struct err *err)
         MHD_OPTION_URI_LOG_CALLBACK, request_begin, listener,
         MHD_OPTION_NOTIFY_COMPLETED, request_done, listener,
         MHD_OPTION_UNESCAPE_CALLBACK, leave_escaped, NULL,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)EDGE_CONNECTIONS_MAX,
+        MHD_OPTION_CONNECTION_LIMIT, server->conns_max,
         MHD_OPTION_CONNECTION_TIMEOUT, server->idle_seconds,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_POOL,
         MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, // else there is no sendfile
@@ -217,6 +218,15 @@ static void start_handles(struct http_server *server)
     (void)uv_check_start(&server->check, on_check);
 }
 
+// Connections get at most half of the descriptors that there may be.
+static unsigned most_conns(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur / 2 > EDGE_CONNECTIONS_MAX)
+        return EDGE_CONNECTIONS_MAX;
+    return limit.rlim_cur / 2 > 16 ? (unsigned)limit.rlim_cur / 2 : 16;
+}
+
 static struct http_server *server_new(const struct http_config *config)
 {
     struct http_server *server = calloc(1, sizeof *server);
@@ -227,6 +237,7 @@ static struct http_server *server_new(const struct http_config *config)
     server->handler = config->handler;
     server->data = config->data;
     server->idle_seconds = config->idle_seconds != 0 ? config->idle_seconds : EDGE_IDLE_SECONDS;
+    server->conns_max = most_conns();
     server->listeners = listeners;
     server->watch_fd = -1;
     TAILQ_INIT(&server->conns);

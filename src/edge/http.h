@@ -86,7 +86,8 @@ void http_reply_close(struct http_request *req, unsigned status, const char *con
 
 // A body of unknown length. Writing copies and never waits; whoever writes more than a reader takes
 // looks at http_stream_queued and waits for the drain callback, which comes each time the queue has
-// become empty. Whoever does not wait loses the stream at EDGE_STREAM_HARD_MAX.
+// become empty. Whoever does not wait loses the stream at EDGE_STREAM_HARD_MAX; so does a reader
+// that takes nothing of what is there for EDGE_IDLE_SECONDS. Of a lost stream SIZE_MAX is queued.
 void http_stream_begin(struct http_request *req, unsigned status, const char *content_type);
 void http_stream_write(struct http_request *req, const void *data, size_t len);
 size_t http_stream_queued(const struct http_request *req);

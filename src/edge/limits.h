@@ -13,6 +13,7 @@ enum {
     EDGE_SEGMENTS_MAX = 16,            // of a path: 404, no route has so many
     EDGE_BODY_MAX = 32 * 1024 * 1024,  // of a JSON request: 413
     EDGE_JSON_DEPTH_MAX = 32,
+    EDGE_JSON_VALUES_MAX = 16 * 1024, // all arrays and objects together, about
     EDGE_CONNECTIONS_MAX = 16 * 1024,
     EDGE_IDLE_SECONDS = 75,   // a connection without a request, or one whose bytes stop coming
     EDGE_RATE_MIN = 1024,     // bytes a second of a request that takes longer than that

@@ -231,7 +231,7 @@ int script_begin(struct buf *out, uint32_t seq, const char *cwd, const char *sta
     }
     (void)buf_append_str(&code, "CDPATH= builtin cd -- ");
     quote(&code, cwd);
-    (void)buf_append_str(&code, "||builtin cd /;__cay_s=0 __cay_i=59 __cay_c=:");
+    (void)buf_append_str(&code, "||builtin cd /;__cay_s=0 __cay_i=59 __cay_c='builtin :'");
     return send_code(out, seq, false, &code, &blobs, err);
 }
 

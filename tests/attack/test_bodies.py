@@ -224,7 +224,6 @@ def test_commands_that_are_none(target):
         {"log": "a{99999}"},
         {"log": "((((((a{200}){200}){200}){200}){200}){200})"},
         {"log": "\\1(a)"},
-        {"log": ""},
     ):
         is_error(alice("POST", f"{box}/processes/svc/wait", more), 400)
     for more in ({"data": "%%%", "encoding": "base64"}, {"data": "x", "encoding": "rot13"}, {"data": "YQ", "encoding": "BASE64"}):
@@ -251,33 +250,34 @@ def test_a_hundred_megabytes_are_refused_at_once(server, target):
 def test_chunks_without_an_end(server, target):
     """A body whose length is not told is cut off where it becomes too long."""
     pid = daemon_pid(server)
+    before = memory(pid)
     chunk = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
     head = f"POST /sandbox/{target.box}/exec HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {target.alice.token}\r\n"
     with raw_connect(server) as s:
         s.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
-        sent = 0
         try:
-            while sent < 200 * 2**20:
+            for _ in range(48 * 16):  # 48 MiB; a refused client may go on for a moment
                 s.sendall(chunk)
-                sent += 0x10000
-        except OSError:
-            pass
-        assert sent < 100 * 2**20
-        try:
             is_error(read_reply(s), 413)
-        except ConnectionResetError:
-            pass
-    assert memory(pid) < 2**30
+        except OSError:
+            pass  # it was not listened to for longer
+    assert memory(pid) - before < 16 * 2**20
 
 
 def test_a_large_body_that_is_taken(target):
-    """Just below the limit, and with many small parts."""
+    """Just below the limit."""
     alice, path = target.alice, f"/sandbox/{target.box}/exec"
     result = alice.ok("POST", path, {"argv": ["wc", "-c"], "stdin": "x" * (32 * 2**20 - 100)})
     assert result["stdout"] == f"{32 * 2**20 - 100}\n"
-    many = b'{"argv": ["true"], "env": {' + b",".join(b'"%d":"x"' % i for i in range(500000)) + b"}}"
-    assert "env" in is_error(alice("POST", path, many), 400)
-    many = b'{"argv": [' + b",".join([b'"x"'] * 2000000) + b"]}"
-    assert "argv" in is_error(alice("POST", path, many), 400)
-    many = b"{" + b",".join(b'"%d":1' % i for i in range(500000)) + b"}"
-    assert "unknown field" in is_error(alice("POST", path, many), 400)
+
+
+def test_millions_of_values(target):
+    """Each costs the parser something, and everybody waits for it: they are counted before."""
+    alice, path = target.alice, f"/sandbox/{target.box}/exec"
+    for body in (
+        b'{"argv": ["true"], "env": {' + b",".join(b'"%d":"x"' % i for i in range(500000)) + b"}}",
+        b'{"argv": [' + b",".join([b'"x"'] * 2000000) + b"]}",
+        b"{" + b",".join(b'"%d":1' % i for i in range(500000)) + b"}",
+        b'{"x": [' + b"[],{}," * 1000000 + b"1]}",
+    ):
+        assert "values" in is_error(alice("POST", path, body), 400)

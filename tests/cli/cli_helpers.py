@@ -11,6 +11,7 @@ import time
 
 TOP = pathlib.Path(__file__).resolve().parent.parent.parent
 CAY = os.environ.get("CAY", str(TOP / "build" / "cay"))
+CAY_SAN = os.environ.get("CAY_SAN", str(TOP / "build-test" / "cay"))
 FULL = os.environ.get("CAY_TEST_FULL") == "1"
 PATIENCE = 60  # seconds; far more than anything here takes, so that only a hang gets that far
 
@@ -80,7 +81,7 @@ class Server:
         self.log_path = self.data + ".log"
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen(
-                [CAY, "serve", "--data", self.data, "--listen", "127.0.0.1:0"],
+                [CAY, "serve", "--data", self.data, "--listen", "127.0.0.1:0", "--boxes", "32"],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

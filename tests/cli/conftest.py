@@ -25,11 +25,14 @@ def server():
         pytest.skip("boxes need root")
     path = tempfile.mkdtemp(prefix="cay-cli-")
     os.chmod(path, 0o711)
-    running = Server(path)
-    yield running
-    running.stop()
-    shutil.rmtree(path, ignore_errors=True)
-    os.unlink(running.log_path)
+    try:
+        running = Server(path)
+        yield running
+        running.stop()
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+        if os.path.exists(path + ".log"):
+            os.unlink(path + ".log")
 
 
 @pytest.fixture(scope="session")

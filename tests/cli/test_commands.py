@@ -7,7 +7,7 @@ import pty
 import subprocess
 
 import pytest
-from cli_helpers import CAY, PATIENCE, Cli, clean_env, refused, rows
+from cli_helpers import CAY, CAY_SAN, PATIENCE, Cli, clean_env, refused, rows
 
 
 def test_create_ls_info_rm(cli):
@@ -119,6 +119,24 @@ def test_logs_of_one_stream_and_from_an_offset(cli, sandbox):
         assert (done.returncode, done.stdout, done.stderr) == (0, out, b""), flags
     events = [json.loads(line) for line in cli.ok("logs", sandbox, "p", "--json").splitlines()]
     assert events[-1]["event"] == "exit" and {e["event"] for e in events} >= {"stdout", "stderr"}
+
+
+def test_a_round_of_them_with_sanitizers(server):
+    if not os.access(CAY_SAN, os.X_OK):
+        pytest.skip(f"{CAY_SAN} is not built")
+    cli = Cli(server.data, CAY_SAN)
+    name = cli.ok("create", "--label", "a=b").strip()
+    data = bytes(range(256)) * 2000
+    assert cli.run("exec", name, "-i", "--", "cat", input=data).stdout == data
+    assert cli.run("exec", name, "-i", "-e", "A=1", "-t", "1m", "-c", "cat; exit 3", input=b"x").returncode == 3
+    cli.ok("exec", name, "--detach", "--id", "p", "--", "sh", "-c", "echo out; echo err >&2")
+    cli.run("logs", name, "p", "--follow")
+    for command in (["ls"], ["info", name], ["ps", name], ["stats", name], ["events", name], ["sleep", name],
+                    ["wake", name], ["logs", name, "p", "--stdout"]):  # fmt: skip
+        cli.ok(*command)
+        cli.ok(*command, "--json")
+    assert b"cay: " in cli.run("info", "nobody", "-v").stderr
+    cli.ok("rm", name)
 
 
 # -- tokens and URLs

@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import time
-import urllib.request
 
 import pytest
 from cli_helpers import PATIENCE, refused
@@ -88,18 +87,15 @@ def test_too_much_standard_input(cli, sandbox):
     refused(cli.run("exec", sandbox, "-i", "--", "cat", input=b"x" * (17 << 20)), 125, "16 MiB")
 
 
-def test_sessions(cli, sandbox, server):
-    token = open(os.path.join(server.data, "admin.token"), encoding="ascii").read().strip()
-    request = urllib.request.Request(
-        f"{server.url()}/sandbox/{sandbox}/sessions", data=json.dumps({"id": "s"}).encode(), method="POST",
-        headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
-    )  # fmt: skip
-    urllib.request.urlopen(request, timeout=PATIENCE).close()
-    cli.ok("exec", sandbox, "-s", "s", "-c", "cd /tmp; A='1 2'; export A")
+def test_sessions(cli, sandbox):
+    cli.ok("exec", sandbox, "-s", "s", "-c", "cd /tmp; A='1 2'; export A")  # made on first use
     assert cli.ok("exec", sandbox, "-s", "s", "-c", 'pwd; echo "$A"') == "/tmp\n1 2\n"
     assert cli.ok("exec", sandbox, "-s", "s", "--", "printf", "%s|", "it's", "$A") == "it's|$A|"
+    assert cli.ok("exec", sandbox, "-s", "other", "--", "pwd") == "/workspace\n"
     assert cli.run("exec", sandbox, "-s", "s", "-c", "(exit 5)").returncode == 5
-    refused(cli.run("exec", sandbox, "-s", "none", "-c", "true"), 125, "none")
+    assert cli.run("exec", sandbox, "-s", "s", "-c", "exit 6").returncode == 6
+    assert cli.ok("exec", sandbox, "-s", "s", "-i", "--", "cat", input=b"in") == "in"
+    refused(cli.run("exec", sandbox, "-s", "no/name", "-c", "true"), 125)
 
 
 def test_json(cli, sandbox):
@@ -112,6 +108,8 @@ def test_a_sandbox_that_is_not_there(cli):
     refused(cli.run("exec", "newcomer", "--", "true"), 125, "newcomer", "cay create newcomer", "--create")
     assert cli.ok("exec", "newcomer", "--create", "--", "echo", "hi") == "hi\n"
     assert cli.ok("exec", "newcomer", "--create", "--", "echo", "hi") == "hi\n"
+    cli.ok("rm", "newcomer")
+    assert cli.ok("exec", "newcomer", "--create", "-s", "s", "-c", "echo hi") == "hi\n"
     cli.ok("rm", "newcomer")
 
 

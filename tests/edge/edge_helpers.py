@@ -144,7 +144,7 @@ class Connection:
 class Server:
     """The test server, with a TCP and a unix socket that are also ours."""
 
-    def __init__(self, directory, idle=0, listener=None):
+    def __init__(self, directory, idle=0, listener=None, files=None):
         self.tcp = listener or socket.create_server(("127.0.0.1", 0), backlog=4096)
         self.path = str(directory / f"s{time.monotonic_ns()}")
         self.unix = socket.socket(socket.AF_UNIX)
@@ -152,9 +152,10 @@ class Server:
         self.unix.listen(64)
         self.address = self.tcp.getsockname()
         fds = (self.tcp.fileno(), self.unix.fileno())
-        self.process = subprocess.Popen(
-            [PROGRAM, str(fds[0]), str(idle), str(fds[1])], pass_fds=fds, stdout=subprocess.PIPE
-        )
+        command = [PROGRAM, str(fds[0]), str(idle), str(fds[1])]
+        if files:
+            command = ["prlimit", f"--nofile={files}", *command]
+        self.process = subprocess.Popen(command, pass_fds=fds, stdout=subprocess.PIPE)
         assert self.process.stdout.readline() == b"ready\n"
 
     def connect(self, receive_buffer=None):
@@ -179,6 +180,12 @@ class Server:
 
     def signal(self, number):
         self.process.send_signal(number)
+
+    def cpu(self):
+        """Seconds of processor time so far."""
+        stat = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text(encoding="utf-8")
+        fields = stat.rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def stop(self):
         """Ends it, and sees that it has lost nothing: its own count, and the sanitizers'."""

@@ -127,7 +127,7 @@ static void flood(void *data)
     memset(block, 'x', sizeof block);
     while (work->left > 0) {
         size_t queued = http_stream_queued(work->req);
-        if (queued > app.queued_max)
+        if (queued > app.queued_max && queued != SIZE_MAX)
             app.queued_max = queued;
         if (work->is_polite && queued >= EDGE_STREAM_QUEUE_MAX)
             return;

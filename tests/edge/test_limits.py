@@ -237,3 +237,48 @@ def test_idle_connections_do_not_hurt_others(server):
     for c in idle:
         c.close()
     assert wait_until(lambda: server.stats()["fds"] < 100)
+
+
+@pytest.mark.parametrize("used", [True, False])
+def test_the_oldest_idle_connections_make_room(make_server, used):
+    """More than there may be, all of them idle: the newest are served."""
+    server = make_server(files=256)
+    clients = []
+    for _ in range(400):
+        c = server.connect()
+        if used:
+            assert c.ask(HEALTH).body == OK_BODY
+        clients.append(c)
+    assert server.ask().body == OK_BODY
+    assert clients[-1].ask(HEALTH).body == OK_BODY
+    assert clients[0].everything() == b""
+    for c in clients:
+        c.close()
+
+
+def test_more_requests_than_connections_wait_for_their_turn(make_server):
+    """None of them is idle, so nobody is turned out; nobody is refused either, nor is time burnt."""
+    server = make_server(files=64)
+    clients = [server.connect().send(request("/later?ms=700")) for _ in range(100)]
+    for c in clients:
+        assert c.reply().body == b"later\n"
+        c.close()
+    assert server.cpu() < 5
+    assert server.ask().body == OK_BODY
+
+
+def test_waiting_burns_no_processor(make_server):
+    server = make_server()
+    clients = []
+    for data in (b"", b"GET /", HEALTH, request("/hold"), request("/events"), CHUNKED, CHUNKED + b"5",
+                 CHUNKED + b"5\r\nhe", request("/echo", "POST", body=b"1234")[:-1]):
+        clients.append(server.connect().send(data))
+    clients.append(server.connect(receive_buffer=4096).send(request("/flood?bytes=100000000")))
+    assert wait_until(lambda: server.stats()["active"] == 4)
+    clients += [server.connect_unix().send(request("/hold"))]
+    time.sleep(0.5)
+    before = server.cpu()
+    time.sleep(3)
+    assert server.cpu() - before < 0.5
+    for c in clients:
+        c.close()

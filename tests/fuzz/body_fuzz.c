@@ -69,13 +69,13 @@ static void fuzz_body(const uint8_t *data, size_t size)
     struct body body;
     struct err err = {0};
     auto_buf answer;
+    buf_init(&answer, 4096);
     if (body_read(&body, &schema, (const char *)data, size, &err) == 0) {
         check(body.values);
         body_done(&body);
         return;
     }
     assert(err.code == ERR_INVALID && err.msg[0] != '\0');
-    buf_init(&answer, 4096);
     error_write(&answer, error_of(err.code), err.msg, "r", NULL);
     assert(utf8_valid(answer.data, answer.len));
 }

@@ -291,6 +291,16 @@ CHECK_CASE(test_depth)
     body_done(&body);
 }
 
+CHECK_CASE(test_too_many_values)
+{
+    static char text[EDGE_JSON_VALUES_MAX + 1];
+    memset(text, ',', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    bad(text, "more than 16384 values");
+    text[sizeof text - 2] = '\0'; // just few enough to be read
+    bad(text, "not JSON");
+}
+
 CHECK_CASE(test_required)
 {
     struct err err = {0};
@@ -320,5 +330,5 @@ CHECK_MAIN(cmocka_unit_test(test_empty), cmocka_unit_test(test_values),
            cmocka_unit_test(test_null_is_not_given), cmocka_unit_test(test_units),
            cmocka_unit_test(test_users_and_signals), cmocka_unit_test(test_names),
            cmocka_unit_test(test_types), cmocka_unit_test(test_label_lengths),
-           cmocka_unit_test(test_not_json), cmocka_unit_test(test_depth),
+           cmocka_unit_test(test_not_json), cmocka_unit_test(test_depth), cmocka_unit_test(test_too_many_values),
            cmocka_unit_test(test_required), cmocka_unit_test(test_schema))

@@ -136,7 +136,7 @@ CHECK_CASE(sizes_of_bodies)
     n = snprintf(data, sizeof data, "POST / HTTP/1.1\r\n" H "Content-Length: %d\r\n\r\n",
                  EDGE_BODY_MAX + 1);
     check(data, (size_t)n, data, 413, 1);
-    n = snprintf(data, sizeof data, CHUNKED "%x\r\n", EDGE_BODY_MAX + 1);
+    n = snprintf(data, sizeof data, CHUNKED "%x\r\n", (unsigned)EDGE_BODY_MAX + 1);
     check(data, (size_t)n, CHUNKED "0\r\n\r\n", 413, 1);
 }
 

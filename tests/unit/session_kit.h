@@ -16,7 +16,7 @@
 #include "check.h"
 #include "sandbox/session-internal.h"
 
-enum { KIT_ROWS = 80 };
+enum { KIT_ROWS = 80, KIT_SHELLS = 256 };
 
 static struct {
     uv_loop_t loop;
@@ -25,7 +25,8 @@ static struct {
     struct sandbox s;
     struct job *jobs;
     struct session_row rows[KIT_ROWS];
-    unsigned starts; // shells started
+    unsigned starts;          // shells started
+    pid_t shells[KIT_SHELLS]; // and which
     bool no_bash;
 } kit;
 
@@ -249,7 +250,8 @@ struct job *job_start(struct sandbox *s, const struct exec_spec *spec, int64_t t
         (void)fd_set_nonblock(ours[i], 1);
     job->next = kit.jobs;
     kit.jobs = job;
-    kit.starts++;
+    assert_true(kit.starts < KIT_SHELLS);
+    kit.shells[kit.starts++] = pid;
     timer->data = job;
     (void)uv_timer_init(&kit.loop, timer);
     (void)uv_timer_start(timer, job_begin, 0, 0);
@@ -405,6 +407,8 @@ static int kit_end(void **state)
     sessions_forget(&kit.s);
     while (kit.jobs != NULL)
         job_free(kit.jobs);
+    for (unsigned i = 0; i < kit.starts; i++) // what shells that were replaced have left running
+        kill_since(&(struct job){.pid = kit.shells[i]}, 0, 1);
     uv_close((uv_handle_t *)&kit.child, NULL);
     (void)uv_run(&kit.loop, UV_RUN_DEFAULT);
     assert_int_equal(uv_loop_close(&kit.loop), 0);
