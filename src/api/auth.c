@@ -101,6 +101,7 @@ void auth_revoked(struct api *api, const char *id)
         if (strcmp(t->id, id) != 0)
             continue;
         (void)map_del(&api->tokens, t->key);
+        t->revoked = true;
         streams_end(api, t);
         token_unref(t);
         return;
@@ -255,6 +256,10 @@ static int take_tenant(struct call *call)
         return 0;
     if (!call->admin) {
         call_error(call, ERROR_FORBIDDEN, NULL, "X-Cay-Tenant is for admin tokens");
+        return -1;
+    }
+    if (http_header_twice(call->req, "X-Cay-Tenant")) {
+        call_error(call, ERROR_INVALID_REQUEST, NULL, "there is more than one X-Cay-Tenant");
         return -1;
     }
     int found = db_tenant_get(call->api->db, name, &row, &err);

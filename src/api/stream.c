@@ -3,6 +3,7 @@
 // then, so that nobody on the way closes it, and those of a revoked token are ended.
 #include <assert.h>
 
+#include "api/auth.h"
 #include "api/call.h"
 #include "base/clock.h"
 #include "edge/sse.h"
@@ -85,18 +86,6 @@ void stream_end(struct call *call)
     http_stream_end(req);
 }
 
-void streams_tick(struct api *api)
-{
-    int64_t now = clock_ns();
-    for (struct call *c = api->streams, *next; c != NULL; c = next) {
-        next = c->stream_next;
-        if (c->stream_is_sse && now - c->written_ns >= QUIET_S * NS_PER_S && !stream_full(c)) {
-            c->written_ns = now;
-            sse_comment(c->req);
-        }
-    }
-}
-
 // What follows a process or a sandbox lets go of it, as when the client goes.
 static void cut(struct call *call)
 {
@@ -107,6 +96,21 @@ static void cut(struct call *call)
         stop(call);
     stream_end(call);
     call_unref(call);
+}
+
+void streams_tick(struct api *api)
+{
+    int64_t now = clock_ns();
+    for (struct call *c = api->streams, *next; c != NULL; c = next) {
+        next = c->stream_next; // ending one leaves the others
+        if (c->token != NULL && c->token->revoked) { // before there was a stream to end
+            cut(c);
+        } else if (c->stream_is_sse && now - c->written_ns >= QUIET_S * NS_PER_S &&
+                   !stream_full(c)) {
+            c->written_ns = now;
+            sse_comment(c->req);
+        }
+    }
 }
 
 void streams_end(struct api *api, const struct token *token)

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <uv.h>
@@ -281,6 +281,8 @@ int main(int argc, char **argv)
         (void)puts("cayd " CAY_VERSION);
         return 0;
     }
+    (void)prctl(PR_SET_NAME, "cayd", 0, 0,
+                0); // the keeper may have executed a descriptor, not a name
     if (start(&d, &err) < 0)
         return fail(&err);
     (void)uv_run(&d.loop, UV_RUN_DEFAULT);

