@@ -12,6 +12,13 @@
 
 #include "base/fd.h"
 
+// The sanitizers' leak checker starts a process that traces us.
+#ifdef __SANITIZE_ADDRESS__
+enum { SANITIZED = 1 };
+#else
+enum { SANITIZED = 0 };
+#endif
+
 // By what they are for. A call that is missing here fails with EPERM; clone3 with ENOSYS, after
 // which the C library takes clone, whose flags can be looked at.
 static const char *const allowed[] = {
@@ -214,9 +221,5 @@ int confine(struct err *err)
         return -1;
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         return err_sys(err, errno, "set no_new_privs");
-#if defined(__SANITIZE_ADDRESS__)
-    return 0; // the leak checker starts a process that traces us
-#else
-    return load_filter(err);
-#endif
+    return SANITIZED ? 0 : load_filter(err);
 }

@@ -173,6 +173,8 @@ static void conn_free(struct conn *conn)
     TAILQ_REMOVE(&server->conns, conn, all);
     if (--server->n_conns == 0)
         server_sweep(server, false);
+    // Where there were too many, the library accepts again only when it is run once more.
+    listener_mark(conn->listener);
     free(conn);
 }
 

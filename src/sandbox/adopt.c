@@ -161,6 +161,7 @@ static void row_lost(struct fleet *fleet, struct sandbox *s)
                  NULL);
     sandbox_event(s, "lost", "{\"reason\":\"box_lost\"}");
     processes_lost(fleet, s->row.number);
+    sessions_lost(fleet, s->row.number);
 }
 
 static int copy_row(void *data, const struct sandbox_row *row)

@@ -12,6 +12,8 @@
 #include "base/log.h"
 #include "sandbox/sandbox-internal.h"
 
+enum { KILL_AGAIN_MS = 50 };
+
 static const struct job_streams no_streams = {-1, -1, -1, -1, -1};
 
 static struct job *job_new(struct box_link *box, const struct job_events *events, void *data)
@@ -90,17 +92,14 @@ static void on_deadline(uv_timer_t *timer)
     struct job *job = timer->data;
     if (job == NULL)
         return;
-    job->timed_out = !job->killed;
+    job->timed_out = job->timed_out || !job->killed;
     timer_stop(job);
     job_kill(job);
 }
 
-void job_set_deadline(struct job *job, int64_t timeout_ms)
+static void start_timer(struct job *job, uv_timer_cb fn, int64_t ms)
 {
     timer_stop(job);
-    job->deadline_ms = timeout_ms > 0 ? db_now_ms() + timeout_ms : 0;
-    if (timeout_ms <= 0 || job->box == NULL)
-        return;
     job->timer = calloc(1, sizeof *job->timer);
     if (job->timer == NULL)
         abort();
@@ -108,7 +107,15 @@ void job_set_deadline(struct job *job, int64_t timeout_ms)
     uv_loop_t *loop = box_link_sandbox(job->box)->fleet->config.loop;
     uv_update_time(loop); // the loop's own clock stands still while it works
     (void)uv_timer_init(loop, job->timer);
-    (void)uv_timer_start(job->timer, on_deadline, (uint64_t)timeout_ms, 0);
+    (void)uv_timer_start(job->timer, fn, (uint64_t)ms, 0);
+}
+
+void job_set_deadline(struct job *job, int64_t timeout_ms)
+{
+    timer_stop(job);
+    job->deadline_ms = timeout_ms > 0 ? db_now_ms() + timeout_ms : 0;
+    if (timeout_ms > 0 && job->box != NULL)
+        start_timer(job, on_deadline, timeout_ms);
 }
 
 // --- starting
@@ -291,10 +298,15 @@ int job_signal(struct job *job, int signal, struct err *err)
                : 0; // it is killed when it has started
 }
 
+// A guest that has not read what it was sent before is asked again.
 void job_kill(struct job *job)
 {
     struct err err = {0};
-    if (job->state != JOB_ENDED && job_signal(job, SIGKILL, &err) < 0)
+    if (job->state == JOB_ENDED || job->box == NULL || job_signal(job, SIGKILL, &err) == 0)
+        return;
+    if (err.sys_errno == EAGAIN)
+        start_timer(job, on_deadline, KILL_AGAIN_MS);
+    else
         log_line(LOG_WARN, "cannot kill a program", "error", err.msg, NULL);
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/text.h"
 #include "sandbox/session-internal.h"
 
@@ -174,4 +175,26 @@ void sessions_adopt(struct sandbox *s)
 {
     struct err ignored;
     (void)db_session_each(fleet_db(s->fleet), s->row.number, adopt_one, s, &ignored);
+}
+
+// --- boxes that are gone
+
+static int forget_shell(void *data, const struct session_row *row)
+{
+    struct fleet *fleet = data;
+    struct session_row asleep = *row;
+    struct err err = {0};
+    if (row->box == 0)
+        return 0;
+    asleep.box = asleep.exec = 0;
+    if (db_session_put(fleet_db(fleet), &asleep, &err) < 0)
+        log_line(LOG_ERROR, "cannot store a session", "session", row->id, "error", err.msg, NULL);
+    return 0;
+}
+
+void sessions_lost(struct fleet *fleet, int64_t sandbox)
+{
+    struct err err = {0};
+    if (db_session_each(fleet_db(fleet), sandbox, forget_shell, fleet, &err) < 0)
+        log_line(LOG_ERROR, "cannot read sessions", "error", err.msg, NULL);
 }

@@ -52,3 +52,5 @@ void sessions_adopt(struct sandbox *s); // after a restart
 void sessions_save(struct sandbox *s, void (*done)(void *data),
                    void *data);          // before sleep: directory, variables
 void sessions_forget(struct sandbox *s); // the box is gone, or the sandbox leaves memory
+void sessions_lost(struct fleet *fleet,
+                   int64_t sandbox); // rows with a shell, of a box that is gone

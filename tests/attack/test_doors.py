@@ -126,7 +126,7 @@ def test_a_token_that_is_revoked_while_its_stream_begins(admin, server):
     client.ok("POST", "/sandbox/b/sleep")
     with raw_connect(server) as s, raw_connect(server) as t:
         body = b'{"argv": ["sleep", "1000"]}'
-        head = "POST /sandbox/b/exec HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n"
+        head = "POST /sandbox/b/exec HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\nConnection: close\r\n"
         head += f"Authorization: Bearer {made['token']}\r\nContent-Length: {len(body)}\r\n\r\n"
         end = f"DELETE /tokens/{made['id']} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {ADMIN}\r\n\r\n"
         s.sendall(head.encode() + body)
