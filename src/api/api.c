@@ -15,6 +15,7 @@
 
 enum {
     TICK_MS = 5000,
+    ORIGIN_MAX = 512, // it is sent back, among headers of which there is not much room
 };
 
 // -- browsers on other sites
@@ -38,7 +39,7 @@ static void add_cors(struct call *call)
         return;
     const char *origin = http_header(call->req, "Origin");
     http_add_header(call->req, "Vary", "Origin");
-    if (origin == NULL || http_header_twice(call->req, "Origin") ||
+    if (origin == NULL || strlen(origin) > ORIGIN_MAX || http_header_twice(call->req, "Origin") ||
         !origin_is_listed(call->api->cors, origin))
         return;
     http_add_header(call->req, "Access-Control-Allow-Origin", origin);

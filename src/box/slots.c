@@ -23,6 +23,28 @@ static uint32_t first_guess(uint32_t n)
     return (uint32_t)getpid() % runs * n;
 }
 
+static struct flock lock_of(uint32_t first, uint32_t n, short type)
+{
+    return (struct flock){.l_type = type, .l_whence = SEEK_SET, .l_start = first, .l_len = n};
+}
+
+// Where runs of other sizes lie in between: wherever there is room, from one lock to the next.
+static int take_between(int fd, uint32_t n, uint32_t *ret_first)
+{
+    for (off_t first = 0; first + n <= SLOTS_TOTAL;) {
+        struct flock lock = lock_of((uint32_t)first, n, F_WRLCK), in_way = lock;
+        if (fcntl(fd, F_OFD_SETLK, &lock) == 0) {
+            *ret_first = (uint32_t)first;
+            return 0;
+        }
+        if (fcntl(fd, F_OFD_GETLK, &in_way) < 0)
+            return -errno;
+        if (in_way.l_type != F_UNLCK) // else it has gone meanwhile
+            first = in_way.l_len > 0 ? in_way.l_start + in_way.l_len : SLOTS_TOTAL;
+    }
+    return -EAGAIN;
+}
+
 int slots_take(uint32_t n, struct slots *ret, struct err *err)
 {
     if (n < 2 || n > SLOTS_TOTAL)
@@ -33,13 +55,17 @@ int slots_take(uint32_t n, struct slots *ret, struct err *err)
     uint32_t start = first_guess(n), last = SLOTS_TOTAL / n * n;
     for (uint32_t step = 0; step < last; step += n) {
         uint32_t first = (start + step) % last;
-        struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = first, .l_len = n};
+        struct flock lock = lock_of(first, n, F_WRLCK);
         if (fcntl(fd, F_OFD_SETLK, &lock) == 0) {
             *ret = (struct slots){.lock_fd = TAKE_FD(fd), .first = first, .n = n};
             return 0;
         }
         if (errno != EAGAIN && errno != EACCES)
             return err_sys(err, errno, "lock /run/cay/slots");
+    }
+    if (take_between(fd, n, &start) == 0) {
+        *ret = (struct slots){.lock_fd = TAKE_FD(fd), .first = start, .n = n};
+        return 0;
     }
     return err_set(err, ERR_EXHAUSTED, "no run of %u free slots: too many boxes on this machine",
                    n);
@@ -53,7 +79,7 @@ void slots_done(struct slots *slots)
 
 static int set_lock(const struct slots *slots, uint32_t slot, short type)
 {
-    struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = slot, .l_len = 1};
+    struct flock lock = lock_of(slot, 1, type);
     return fcntl(slots->lock_fd, F_OFD_SETLK, &lock);
 }
 

@@ -220,6 +220,13 @@ static int make_token(int data_fd, struct conf *conf, struct err *err)
     return r;
 }
 
+static void read_line(int fd, char text[TOKEN_MOST + 2])
+{
+    ssize_t n = fd_read_all(fd, text, TOKEN_MOST + 1);
+    text[n > 0 ? n : 0] = '\0';
+    text[strcspn(text, "\n")] = '\0';
+}
+
 static int read_token(int fd, struct conf *conf, struct err *err)
 {
     char text[TOKEN_MOST + 2];
@@ -229,9 +236,7 @@ static int read_token(int fd, struct conf *conf, struct err *err)
             err, ERR_DENIED,
             "others than root may read it: chmod it to 0600, or remove it to have another "
             "made");
-    ssize_t n = fd_read_all(fd, text, sizeof text - 1);
-    text[n > 0 ? n : 0] = '\0';
-    text[strcspn(text, "\n")] = '\0';
+    read_line(fd, text);
     int r = check_token(text, err) < 0 ? -1 : set_token(conf, text, err);
     explicit_bzero(text, sizeof text);
     return r;
@@ -251,6 +256,27 @@ int setup_token(int data_fd, struct conf *conf, bool *ret_made, struct err *err)
     return read_token(fd, conf, err) < 0 ? err_wrap(err, "%.80s/admin.token", conf->data) : 0;
 }
 
+void setup_forget_token(struct conf *conf)
+{
+    explicit_bzero(conf->token, strlen(conf->token));
+}
+
+void setup_print_token(const struct conf *conf, const char *before, const char *after)
+{
+    char text[TOKEN_MOST + 2];
+    auto_fd dir = open(conf->data, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    auto_fd fd = dir < 0 ? -1 : openat(dir, "admin.token", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return;
+    read_line(fd, text);
+    // Past stdio, whose buffer would keep it.
+    (void)fflush(stdout);
+    (void)fd_write_all(STDOUT_FILENO, before, strlen(before));
+    (void)fd_write_all(STDOUT_FILENO, text, strlen(text));
+    (void)fd_write_all(STDOUT_FILENO, after, strlen(after));
+    explicit_bzero(text, sizeof text);
+}
+
 // --- settings for the daemon ---
 
 enum { CONF_MAX = 64 * 1024 };
@@ -258,8 +284,12 @@ enum { CONF_MAX = 64 * 1024 };
 int setup_conf_fd(const struct conf *conf, struct err *err)
 {
     auto_buf text;
+    char *at;
+    size_t room;
     buf_init(&text, CONF_MAX);
-    int r = conf_write_text(conf, &text);
+    int r = buf_reserve(&text, CONF_MAX, &at, &room); // all at once: growing would leave copies
+    if (r == 0)
+        r = conf_write_text(conf, &text);
     auto_fd fd = memfd_create("cay-conf", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (r == 0)
         r = fd < 0 ? -errno : fd_write_all(fd, text.data, text.len);

@@ -41,33 +41,38 @@ static bool shows_token(const struct server *s)
 
 static void print_token(const struct server *s)
 {
+    char where[PATH_MAX + 32];
+    (void)snprintf(where, sizeof where, "   (in %s/admin.token)\n", s->conf.data);
     if (s->token_is_set)
         (void)printf("  token   the one that you have set\n");
     else if (shows_token(s))
-        (void)printf("  token   %s   (in %s/admin.token)\n", s->conf.token, s->conf.data);
+        setup_print_token(&s->conf, "  token   ", where);
     else
         (void)printf("  token   in %s/admin.token\n", s->conf.data);
+}
+
+static void print_call(const struct server *s, const char *body, const char *path)
+{
+    static const char header[] = "  curl -H \"Authorization: Bearer ";
+    char rest[256];
+    (void)snprintf(rest, sizeof rest, "\" -d '%s' %s%s\n", body, s->url, path);
+    if (s->token_is_set)
+        (void)printf("%s$CAY_TOKEN%s", header, rest);
+    else if (shows_token(s))
+        setup_print_token(&s->conf, header, rest);
+    else
+        (void)printf("%s$(cat %s/admin.token)%s", header, s->conf.data, rest);
 }
 
 static void on_serving(void *arg)
 {
     const struct server *s = arg;
-    const char *url = s->url;
-    char header[PATH_MAX + 64];
-    if (s->token_is_set)
-        (void)snprintf(header, sizeof header, "Authorization: Bearer $CAY_TOKEN");
-    else if (shows_token(s))
-        (void)snprintf(header, sizeof header, "Authorization: Bearer %s", s->conf.token);
-    else
-        (void)snprintf(header, sizeof header, "Authorization: Bearer $(cat %s/admin.token)",
-                       s->conf.data);
-    (void)printf("cay %s serves on %s\n", CAY_VERSION, url);
+    (void)printf("cay %s serves on %s\n", CAY_VERSION, s->url);
     print_token(s);
     (void)printf("  socket  %s   (no token needed)\n\nTry:\n", s->conf.socket);
-    (void)printf("  curl %s/health\n", url);
-    (void)printf("  curl -H \"%s\" -d '{\"id\":\"demo\"}' %s/sandbox\n", header, url);
-    (void)printf("  curl -H \"%s\" -d '{\"command\":\"echo hello\"}' %s/sandbox/demo/exec\n",
-                 header, url);
+    (void)printf("  curl %s/health\n", s->url);
+    print_call(s, "{\"id\":\"demo\"}", "/sandbox");
+    print_call(s, "{\"command\":\"echo hello\"}", "/sandbox/demo/exec");
     (void)fflush(stdout);
 }
 
@@ -173,6 +178,7 @@ static int resume(struct server *s, const char *number, struct err *err)
 static int serve(struct server *s, struct err *err)
 {
     enum log_level level = LOG_INFO;
+    setup_forget_token(&s->conf);
     (void)log_parse_level(s->conf.log_level, &level);
     log_set_level(level);
     s->serving.drain_ms = s->conf.drain_ms;

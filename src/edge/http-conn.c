@@ -24,7 +24,10 @@
 #include "edge/limits.h"
 #include "edge/sse-internal.h"
 
-enum { IDLE_MS = 1000 };
+enum {
+    IDLE_MS = 1000,
+    EVENTS_MAX = 512, // many at once: the library walks all that is suspended when any is resumed
+};
 
 // By descriptor, because that is all that recv(2) is told. Other threads may ask, for their own
 // descriptors; they find nothing.
@@ -220,10 +223,10 @@ static void conn_event(struct conn *conn, uint32_t events)
 void conn_watch_event(uv_poll_t *poll, int status, int ready)
 {
     struct http_server *server = poll->data;
-    struct epoll_event events[64];
+    struct epoll_event events[EVENTS_MAX];
     (void)status;
     (void)ready;
-    int n = epoll_wait(server->watch_fd, events, 64, 0);
+    int n = epoll_wait(server->watch_fd, events, EVENTS_MAX, 0);
     for (int i = 0; i < n; i++) {
         struct watched *watched = events[i].data.ptr;
         if (watched->is_linger)

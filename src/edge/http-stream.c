@@ -9,7 +9,9 @@
 #include "edge/limits.h"
 #include "edge/sse-internal.h"
 
-enum { BLOCK = 16 * 1024 }; // what HTTP/1.0 clients, who know no chunks, are given at a time
+// What HTTP/1.0 clients, who know no chunks, are given at a time. Every stream has that much
+// memory.
+enum { BLOCK = 2048 };
 
 static size_t queued(const struct http_request *req)
 {

@@ -127,17 +127,37 @@ static int send_root_if_due(struct keeper *k, struct box *box, struct err *err)
     return r;
 }
 
+static int mount_root(struct keeper *k, struct box *box, struct err *err)
+{
+    struct root_disk options = {.fd = box->disk_fd, .idmap = box->disk_kind != DISK_TMPFS};
+    int shift = weaken(WEAKEN_USERNS) ? -1 : box->userns;
+    return root_make(&box->image->image, &options, shift, keeper_host_id(k, box->slot), &box->root,
+                     err);
+}
+
+// Mounting writes a little, for which a full disk has no room: its limit is away meanwhile. Nobody
+// else writes to it then, and whoever filled it gets in to delete something.
+static int mount_full_root(struct keeper *k, struct box *box, struct err *err)
+{
+    if (volume_limit(box->disk_fd, UINT64_MAX, err) < 0)
+        return -1;
+    int r = mount_root(k, box, err);
+    struct err other;
+    if (volume_limit(box->disk_fd, box->limits.disk, r < 0 ? &other : err) < 0)
+        return -1;
+    return r;
+}
+
 int build_root(struct keeper *k, struct box *box, struct err *err)
 {
     box->disk_fd = open_disk(k, box, err);
     if (box->disk_fd < 0)
         return -1;
-    struct root_disk options = {.fd = box->disk_fd, .idmap = box->disk_kind != DISK_TMPFS};
-    int shift = weaken(WEAKEN_USERNS) ? -1 : box->userns;
-    if (root_make(&box->image->image, &options, shift, keeper_host_id(k, box->slot), &box->root,
-                  err) < 0)
-        return -1;
-    return send_root_if_due(k, box, err);
+    int r = mount_root(k, box, err);
+    if (r < 0 && box->disk_kind == DISK_KEPT &&
+        (err->sys_errno == EROFS || err->sys_errno == EDQUOT || err->sys_errno == ENOSPC))
+        r = mount_full_root(k, box, err);
+    return r < 0 ? -1 : send_root_if_due(k, box, err);
 }
 
 // --- steps ---

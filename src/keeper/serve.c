@@ -252,7 +252,7 @@ static int catch_signals(struct keeper *k, struct err *err)
 
 static int is_upgrade_possible(const struct keeper *k)
 {
-    return k->serve->upgrading && k->serve->daemon < 0 &&
+    return k->serve->upgrading && k->serve->stops == 0 && !k->closing && k->serve->daemon < 0 &&
            k->table.n[COUNT_USED] == k->table.n[COUNT_LIVE];
 }
 
@@ -291,7 +291,7 @@ void serve_work(struct keeper *k)
         respawn(k);
     if (is_upgrade_possible(k)) {
         serve_upgrade(k);
-    } else if (s->upgrading && is_due(s->upgrade_due_ns)) {
+    } else if (s->upgrading && s->stops == 0 && is_due(s->upgrade_due_ns)) {
         (void)err_set(&err, ERR_UNAVAILABLE, "boxes that were being made do not end");
         serve_refuse_upgrade(k, &err);
     }
@@ -318,7 +318,7 @@ int serve_wait(const struct keeper *k)
     note_due(s->kill_due_ns, &at);
     if (wants_spawner(k))
         note_due(s->respawn_due_ns != 0 ? s->respawn_due_ns : 1, &at);
-    if (s->upgrading)
+    if (s->upgrading && s->stops == 0)
         note_due(s->upgrade_due_ns, &at);
     if (at == 0)
         return -1;

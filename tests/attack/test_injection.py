@@ -6,7 +6,7 @@ import re
 
 from attack_helpers import ask, eventually, is_error, raw
 
-FORGED = 'level=error msg="AddressSanitizer was here"'
+FORGED = 'level=fatal msg="all is lost"'
 NASTY = (
     f"a\n{FORGED}",
     "a\r\nSet-Cookie: a=b\r\n\r\n<html>",
@@ -73,14 +73,15 @@ def test_request_ids(server):
     lines_are_ours(log_since(server, at))
 
 
-def test_headers_that_come_back(server, make_server):
+def test_headers_that_come_back(make_server):
     """An origin is the only text of a request that becomes one of the answer's headers."""
     server = make_server("--cors", "*", "--pool", "0", "--pool-blank", "0", "--volume", "0")
+    at = server.log_path.stat().st_size
     for text in ("a\rX-Evil: b", "a\nX-Evil: b", "a\r\n X-Evil: b", "a\0b", "a\x1b[31m", "x" * 3000, "\u00e9"):
         reply = raw(server, f"GET /health HTTP/1.1\r\nHost: x\r\nOrigin: {text}\r\n\r\n".encode())
         assert reply.status in (None, 200, 400, 431), reply
         assert "X-Evil" not in reply.headers, reply.headers
-    lines_are_ours(log_since(server, 0).split(b"Try:")[0].split(b"\n", 3)[-1])
+    lines_are_ours(log_since(server, at))
 
 
 def test_texts_that_are_kept(server, new_tenant):

@@ -157,6 +157,32 @@ def test_first_start(data):
         assert (server.data / "daemon").stat().st_uid == daemon.st_uid
 
 
+def memory_holds(pid, word):
+    """Whether a process has it anywhere that it could read."""
+    with open(f"/proc/{pid}/maps", encoding="utf-8") as maps, open(f"/proc/{pid}/mem", "rb") as memory:
+        for line in maps:
+            first, last = (int(number, 16) for number in line.split()[0].split("-"))
+            if last - first > 256 << 20:  # reserved by a sanitizer, not filled
+                continue
+            try:
+                memory.seek(first)
+                if word in memory.read(last - first):
+                    return True
+            except (OSError, OverflowError, ValueError):  # [vvar] and the like
+                continue
+    return False
+
+
+@pytest.mark.parametrize("own", [None, "a-token-of-ones-own-for-the-memory"])
+def test_what_boxes_are_forked_from_has_no_token(data, own):
+    with Serve(data, **({"CAY_TOKEN": own} if own else {})) as server:
+        token = (own or (server.data / "admin.token").read_text().strip()).encode()
+        assert memory_holds(os.getpid(), token)  # so this finds it where it is
+        await_that(lambda: len(server.children("cay")) >= 2)
+        for pid in (server.process.pid, *server.children("cay")):
+            assert not memory_holds(pid, token)
+
+
 def test_the_lines_it_prints_work(data):
     with Serve(data) as server:
         lines = [line.strip() for line in server.said if line.strip().startswith("curl ")]
