@@ -22,12 +22,13 @@ int db_error(sqlite3 *sql, int rc, struct err *err)
     int sys_errno = sqlite3_system_errno(sql);
     switch (rc & 0xff) {
     case SQLITE_FULL:
-        return err_set(err, ERR_EXHAUSTED,
+        return err_set(err, ERR_UNAVAILABLE, // nobody's quota, and it passes
                        "the database cannot grow: free space in the data directory");
     case SQLITE_IOERR:
     case SQLITE_CANTOPEN:
         if (is_space(sys_errno))
-            return err_sys(err, sys_errno, "the database cannot grow");
+            return err_set(err, ERR_UNAVAILABLE, "the database cannot grow: %s",
+                           strerrordesc_np(sys_errno));
         (void)err_set(err, ERR_INTERNAL, "the database's file: %s (%s)", sqlite3_errstr(rc),
                       sys_errno != 0 ? strerrordesc_np(sys_errno) : "no reason given");
         break;

@@ -155,7 +155,9 @@ static uint64_t disk_of(const struct sandbox *s)
 
 static bool suits_pool(const struct sandbox *s)
 {
-    return s->fleet->n_ready > 0 && strcmp(s->row.image, "host") == 0 &&
+    // A disk in memory keeps the size that it was made with.
+    bool fits = s->fleet->welcome.has_volume || (uint64_t)s->row.disk == limits_default().disk;
+    return fits && s->fleet->n_ready > 0 && strcmp(s->row.image, "host") == 0 &&
            (s->row.boxes == 0 || s->row.ephemeral);
 }
 

@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 import os
 import shutil
+import signal
 import tempfile
 
 import pytest
 from cli_helpers import Cli, Server
 from standin import StandIn
+
+# A shell that starts something in the background has it ignore this one, and that is inherited.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

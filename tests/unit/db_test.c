@@ -187,11 +187,11 @@ CHECK_CASE(a_full_disk)
 {
     kit_sandbox("a");
     set_max_pages("1"); // that is: as many as there are
-    MUST_FAIL(fill(&err), ERR_EXHAUSTED);
+    MUST_FAIL(fill(&err), ERR_UNAVAILABLE);
     // In a transaction, too, and its beginning is not half there.
     MUST(db_begin(kit_db, &err));
     MUST(db_meta_set(kit_db, "a", "1", &err));
-    MUST_FAIL(fill(&err), ERR_EXHAUSTED);
+    MUST_FAIL(fill(&err), ERR_UNAVAILABLE);
     db_rollback(kit_db);
     assert_string_equal(kit_ask("SELECT count(*) FROM meta"), "0");
     // Reading and deleting go on; with room, writing does.
