@@ -23,7 +23,7 @@ struct token {
     unsigned refs;
     int64_t tenant;
     bool admin;
-    bool revoked; // and counted still: by requests that it had begun
+    bool revoked;  // and counted still: by requests that it had begun
     int64_t limit; // requests a minute; 0: none
     struct rate rate;
 };

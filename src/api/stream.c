@@ -102,7 +102,7 @@ void streams_tick(struct api *api)
 {
     int64_t now = clock_ns();
     for (struct call *c = api->streams, *next; c != NULL; c = next) {
-        next = c->stream_next; // ending one leaves the others
+        next = c->stream_next;                       // ending one leaves the others
         if (c->token != NULL && c->token->revoked) { // before there was a stream to end
             cut(c);
         } else if (c->stream_is_sse && now - c->written_ns >= QUIET_S * NS_PER_S &&

@@ -10,6 +10,7 @@ import pathlib
 import re
 import socket
 import sys
+import time
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "api"))
 # pylint: disable=wrong-import-position,unused-import
@@ -196,7 +197,22 @@ def descriptors(pid):
             found.append(re.sub(r"\d+", "N", os.readlink(path)))
         except OSError:
             pass
-    return sorted(found)
+    # The database's own come and go, with the thread that tidies it.
+    return sorted(name for name in found if "/cay.db" not in name)
+
+
+def at_rest(server, wanted=None):
+    """The daemon's descriptors when no box is being made; it has some for each that is ready."""
+    daemon = daemon_pid(server)
+    admin = Client(server)
+    last, end = None, time.monotonic() + 10
+    while time.monotonic() < end:
+        now = (admin.ok("GET", "/health")["pool"]["ready"], descriptors(daemon))
+        if now == last and wanted in (None, now):
+            break
+        last = now
+        time.sleep(0.1)
+    return now
 
 
 def memory(pid):

@@ -6,9 +6,6 @@ import tempfile
 import pytest
 from attack_helpers import CAY, Client, Server, eventually, restarts, routes_of, state_of
 
-# What was freed is not kept for long: the tests weigh the daemon.
-os.environ["ASAN_OPTIONS"] = "detect_leaks=1:quarantine_size_mb=4"
-
 
 @pytest.fixture(scope="session")
 def top():

@@ -11,10 +11,9 @@ import secrets
 import signal
 import subprocess
 import threading
-import time
 
 import pytest
-from attack_helpers import PATIENCE, Client, daemon_pid, descriptors, eventually, is_error, raw_connect
+from attack_helpers import PATIENCE, Client, at_rest, daemon_pid, eventually, is_error, raw_connect
 
 
 @pytest.fixture
@@ -75,20 +74,6 @@ class Ask(threading.Thread):
         assert not self.is_alive(), f"{self.args[1:]} hangs"
         assert self.error is None, (self.args[1:], self.error)
         return self
-
-
-def at_rest(server, wanted=None):
-    """The daemon's descriptors when no box is being made; it has some for each that is ready."""
-    daemon = daemon_pid(server)
-    admin = Client(server)
-    last, end = None, time.monotonic() + 10
-    while time.monotonic() < end:
-        now = (admin.ok("GET", "/health")["pool"]["ready"], descriptors(daemon))
-        if now == last and wanted in (None, now):
-            break
-        last = now
-        time.sleep(0.1)
-    return now
 
 
 SSE = {"Accept": "text/event-stream"}

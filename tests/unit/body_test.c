@@ -330,5 +330,6 @@ CHECK_MAIN(cmocka_unit_test(test_empty), cmocka_unit_test(test_values),
            cmocka_unit_test(test_null_is_not_given), cmocka_unit_test(test_units),
            cmocka_unit_test(test_users_and_signals), cmocka_unit_test(test_names),
            cmocka_unit_test(test_types), cmocka_unit_test(test_label_lengths),
-           cmocka_unit_test(test_not_json), cmocka_unit_test(test_depth), cmocka_unit_test(test_too_many_values),
-           cmocka_unit_test(test_required), cmocka_unit_test(test_schema))
+           cmocka_unit_test(test_not_json), cmocka_unit_test(test_depth),
+           cmocka_unit_test(test_too_many_values), cmocka_unit_test(test_required),
+           cmocka_unit_test(test_schema))
