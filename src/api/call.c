@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "api/auth.h"
+#include "api/show.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -162,6 +163,28 @@ void call_count(struct call *call, unsigned status)
     if (m < API_METHODS && class >= 1 && class <= API_CLASSES)
         call->api->requests_by[m][class - 1]++;
     log_call(call, status);
+}
+
+void call_list_begin(struct call_list *list, const char *key)
+{
+    buf_init(&list->buf, SHOW_MAX);
+    json_init(&list->json, &list->buf);
+    json_open_object(&list->json);
+    show_bool(&list->json, "success", true);
+    json_key(&list->json, key);
+    json_open_array(&list->json);
+}
+
+void call_list_end(struct call *call, struct call_list *list, int r, const struct err *err)
+{
+    if (r < 0) {
+        buf_done(&list->buf);
+        call_fail(call, err);
+        return;
+    }
+    json_close_array(&list->json);
+    json_close_object(&list->json);
+    call_reply_json(call, 200, &list->json);
 }
 
 void call_header_n(struct call *call, const char *name, int64_t n)

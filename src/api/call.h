@@ -77,6 +77,14 @@ void call_fail(struct call *call, const struct err *err);
 // `details`: a JSON object, or NULL.
 void call_error(struct call *call, enum error_kind kind, const char *details, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
+// {"success":true,"<key>":[...]}: begin, let something write the entries into list.json, end with
+// what it returned.
+struct call_list {
+    struct buf buf;
+    struct json json;
+};
+void call_list_begin(struct call_list *list, const char *key);
+void call_list_end(struct call *call, struct call_list *list, int r, const struct err *err);
 void call_header_n(struct call *call, const char *name, int64_t n);
 void call_count(struct call *call, unsigned status); // for the log and /metrics
 

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/command.h"
 #include "api/exec.h"
 #include "api/follow.h"
+#include "api/launch.h"
 #include "api/show.h"
 #include "base/text.h"
 
@@ -53,17 +53,11 @@ void exec_stream_result(struct call *call, const struct exec_result *r)
 
 static void stream_not_started(struct call *call, const struct err *err, int code)
 {
-    struct buf out, errors;
-    struct exec_result r = {
-        .end = {.reason = END_EXIT, .exit_code = code},
-          &out, &errors
-    };
-    buf_init(&out, 1);
-    buf_init(&errors, sizeof err->msg + 16);
-    (void)buf_printf(&errors, "cay: %s\n", err->msg);
+    struct buf none, message;
+    struct exec_result r = launch_failed(err, code, &none, &message);
     idem_answer(call, error_status(ERROR_UNAVAILABLE), NULL, 0); // nothing ran: the key is free
     exec_stream_result(call, &r);
-    buf_done(&errors);
+    buf_done(&message);
 }
 
 // -- a new process
@@ -79,66 +73,18 @@ static void follow(struct call *call, struct process *p, const uint64_t offset[L
     follow_begin(call, p, &request);
 }
 
-static void start(struct call *call);
-
-struct streaming { // call->state until the process is there
-    bool plain_shell;
-};
-
-static void on_started(void *data, struct process *p, const struct err *err)
+static void on_started(struct call *call, struct process *p, const struct err *err)
 {
-    struct call *call = data;
-    struct streaming *state = call->state;
     int code = p == NULL ? command_start_failed(err) : 0;
     if (p != NULL) {
         idem_answer_process(call, process_row(p)->id);
         if (call->req != NULL)
             follow(call, p, (const uint64_t[LOG_STREAMS]){0});
-    } else if (!state->plain_shell && command_wants_plain_shell(call->body.values, err)) {
-        state->plain_shell = true;
-        start(call);
     } else if (code != 0 && call->req != NULL) {
         stream_not_started(call, err, code);
     } else {
         call_fail(call, err);
     }
-    call_unref(call);
-}
-
-static void start(struct call *call)
-{
-    struct err err = {0};
-    struct command command;
-    struct json j;
-    auto_buf text;
-    struct streaming *state = call->state;
-    const struct command_body *b = call->body.values;
-    buf_init(&text, 8 * EDGE_BODY_MAX);
-    json_init(&j, &text);
-    command_show(&j, b);
-    if (command_init(&command, b, call->sandbox, state->plain_shell, &err) < 0) {
-        call_fail(call, &err);
-        return;
-    }
-    struct process_request request = {
-        .command = buf_str(&text),
-        .exec = command.request,
-        .keep_awake = true,
-    };
-    process_start(call->sandbox, &request, on_started, call_ref(call));
-    command_done(&command);
-}
-
-static void on_awake(void *data, struct sandbox *s, bool created, const struct err *err)
-{
-    struct call *call = data;
-    (void)s;
-    (void)created;
-    if (err != NULL && err->code != ERR_NONE)
-        call_fail(call, err);
-    else if (call->req != NULL || call->idem.active)
-        start(call);
-    call_unref(call);
 }
 
 // -- one that runs, or has run, already
@@ -176,8 +122,5 @@ void exec_stream(struct call *call)
         attach(call, call->idem.process, offset);
         return;
     }
-    call->state = calloc(1, sizeof(struct streaming));
-    if (call->state == NULL)
-        abort();
-    sandbox_wake(call->sandbox, on_awake, call_ref(call));
+    launch(call, /* keep_stdin */ false, /* keep_awake */ true, on_started);
 }

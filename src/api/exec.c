@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/command.h"
 #include "api/follow.h"
 #include "api/handlers.h"
+#include "api/launch.h"
 #include "api/show.h"
 #include "base/clock.h"
 #include "base/text.h"
@@ -92,17 +92,11 @@ static void reply_result(struct call *call, const struct exec_result *r)
 // The program could not be started: its user's failure, told as a shell would.
 static void reply_not_started(struct call *call, const struct err *err, int code)
 {
-    struct buf out, errors;
-    struct exec_result r = {
-        .end = {.reason = END_EXIT, .exit_code = code},
-          &out, &errors
-    };
-    buf_init(&out, 1);
-    buf_init(&errors, sizeof err->msg + 16);
-    (void)buf_printf(&errors, "cay: %s\n", err->msg);
+    struct buf none, message;
+    struct exec_result r = launch_failed(err, code, &none, &message);
     r.duration_ns = clock_ns() - call->start_ns;
     reply_result(call, &r);
-    buf_done(&errors);
+    buf_done(&message);
 }
 
 // -- a program of its own

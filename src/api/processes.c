@@ -8,8 +8,8 @@
 #include <string.h>
 #include <strings.h>
 
-#include "api/command.h"
 #include "api/handlers.h"
+#include "api/launch.h"
 #include "api/schemas.h"
 #include "api/show.h"
 
@@ -64,75 +64,22 @@ void process_reply(struct call *call, struct process *p, unsigned status)
 
 // -- starting one
 
-struct starting {
-    bool plain_shell;
-};
-
-static void start(struct call *call);
-
-static void on_started(void *data, struct process *p, const struct err *err)
+static void on_started(struct call *call, struct process *p, const struct err *err)
 {
-    struct call *call = data;
-    struct starting *state = call->state;
-    if (p != NULL) {
+    if (p != NULL)
         process_reply(call, p, 201);
-    } else if (!state->plain_shell && command_wants_plain_shell(call->body.values, err)) {
-        state->plain_shell = true;
-        start(call);
-    } else if (command_start_failed(err) != 0) {
+    else if (command_start_failed(err) != 0)
         call_error(call, ERROR_CANNOT_START, NULL, "%s", err->msg);
-    } else {
+    else
         call_fail(call, err);
-    }
-    call_unref(call);
-}
-
-static void start(struct call *call)
-{
-    struct err err = {0};
-    struct command command;
-    struct json j;
-    auto_buf text;
-    struct starting *state = call->state;
-    const struct command_body *b = call->body.values;
-    buf_init(&text, 8 * EDGE_BODY_MAX);
-    json_init(&j, &text);
-    command_show(&j, b);
-    if (command_init(&command, b, call->sandbox, state->plain_shell, &err) < 0) {
-        call_fail(call, &err);
-        return;
-    }
-    struct process_request request = {
-        .id = b->id,
-        .command = buf_str(&text),
-        .exec = command.request,
-        .keep_stdin = b->keep_stdin.given ? b->keep_stdin.value : true,
-        .keep_awake = b->keep_awake.value,
-    };
-    process_start(call->sandbox, &request, on_started, call_ref(call));
-    command_done(&command);
-}
-
-static void on_awake(void *data, struct sandbox *s, bool created, const struct err *err)
-{
-    struct call *call = data;
-    (void)s;
-    (void)created;
-    if (err != NULL && err->code != ERR_NONE)
-        call_fail(call, err);
-    else if (call->req != NULL || call->idem.active)
-        start(call);
-    call_unref(call);
 }
 
 void handle_process_start(struct call *call)
 {
-    if (command_check(call, call->body.values) < 0)
+    const struct command_body *b = call->body.values;
+    if (command_check(call, b) < 0)
         return;
-    call->state = calloc(1, sizeof(struct starting));
-    if (call->state == NULL)
-        abort();
-    sandbox_wake(call->sandbox, on_awake, call_ref(call));
+    launch(call, b->keep_stdin.given ? b->keep_stdin.value : true, b->keep_awake.value, on_started);
 }
 
 // -- looking
@@ -147,23 +94,10 @@ static void see_process(void *data, struct process *p)
 
 void handle_process_list(struct call *call)
 {
-    struct buf buf;
-    struct json j;
     struct err err = {0};
-    buf_init(&buf, SHOW_MAX);
-    json_init(&j, &buf);
-    json_open_object(&j);
-    show_bool(&j, "success", true);
-    json_key(&j, "processes");
-    json_open_array(&j);
-    if (process_each(call->sandbox, see_process, &j, &err) < 0) {
-        buf_done(&buf);
-        call_fail(call, &err);
-        return;
-    }
-    json_close_array(&j);
-    json_close_object(&j);
-    call_reply_json(call, 200, &j);
+    struct call_list list;
+    call_list_begin(&list, "processes");
+    call_list_end(call, &list, process_each(call->sandbox, see_process, &list.json, &err), &err);
 }
 
 void handle_process_get(struct call *call)

@@ -67,23 +67,10 @@ static int see_session(void *data, const struct session_row *row)
 
 void handle_session_list(struct call *call)
 {
-    struct buf buf;
-    struct json j;
     struct err err = {0};
-    buf_init(&buf, SHOW_MAX);
-    json_init(&j, &buf);
-    json_open_object(&j);
-    show_bool(&j, "success", true);
-    json_key(&j, "sessions");
-    json_open_array(&j);
-    if (session_each(call->sandbox, see_session, &j, &err) < 0) {
-        buf_done(&buf);
-        call_fail(call, &err);
-        return;
-    }
-    json_close_array(&j);
-    json_close_object(&j);
-    call_reply_json(call, 200, &j);
+    struct call_list list;
+    call_list_begin(&list, "sessions");
+    call_list_end(call, &list, session_each(call->sandbox, see_session, &list.json, &err), &err);
 }
 
 void handle_session_get(struct call *call)

@@ -191,6 +191,8 @@ void show_end(struct json *j, const struct job_end *end, bool truncated)
         show_int(j, "signal", end->signal);
     show_str(j, "reason", end_reason_name(end->reason));
     show_limits_hit(j, end, truncated);
+    if (end->memory_peak == 0)
+        return; // nobody has measured: a shell's command, or a box that was lost
     show_ms(j, "cpu", (double)end->cpu_usec / 1000.0);
     show_int(j, "peakMemory", (int64_t)end->memory_peak);
 }

@@ -254,24 +254,11 @@ static int see_token(void *data, const struct token_row *row)
 
 void handle_token_list(struct call *call)
 {
-    struct buf buf;
-    struct json j;
     struct err err = {0};
-    struct token_list list = {.j = &j, .db = call->api->db};
-    buf_init(&buf, SHOW_MAX);
-    json_init(&j, &buf);
-    json_open_object(&j);
-    show_bool(&j, "success", true);
-    json_key(&j, "tokens");
-    json_open_array(&j);
-    if (db_token_each(call->api->db, see_token, &list, &err) < 0) {
-        buf_done(&buf);
-        call_fail(call, &err);
-        return;
-    }
-    json_close_array(&j);
-    json_close_object(&j);
-    call_reply_json(call, 200, &j);
+    struct call_list list;
+    struct token_list tokens = {.j = &list.json, .db = call->api->db};
+    call_list_begin(&list, "tokens");
+    call_list_end(call, &list, db_token_each(call->api->db, see_token, &tokens, &err), &err);
 }
 
 void handle_token_revoke(struct call *call)
