@@ -150,7 +150,7 @@ static void write_stdin(struct call *call, const void *data, size_t len, bool en
     call_fail(call, &err);
 }
 
-static void write_base64(struct call *call, const struct stdin_body *b)
+static void write_base64(struct call *call, const struct stdin_body *b, bool end)
 {
     size_t len = 0;
     unsigned char *bytes = malloc(b->data.len + 1);
@@ -158,7 +158,7 @@ static void write_base64(struct call *call, const struct stdin_body *b)
                                            &len, NULL, sodium_base64_VARIANT_ORIGINAL) < 0)
         call_error(call, ERROR_INVALID_REQUEST, NULL, "data: is not base64");
     else
-        write_stdin(call, bytes, len, b->end.value);
+        write_stdin(call, bytes, len, end || b->end.value);
     free(bytes);
 }
 
@@ -177,7 +177,7 @@ void handle_process_stdin(struct call *call)
                strcasecmp(b->encoding, "utf-8") == 0) {
         write_stdin(call, b->data.data, b->data.len, end || b->end.value);
     } else if (strcasecmp(b->encoding, "base64") == 0 && b->data.data != NULL) {
-        write_base64(call, b);
+        write_base64(call, b, end);
     } else {
         call_error(call, ERROR_INVALID_REQUEST, NULL,
                    "encoding: must be utf8 or base64, of 'data'");

@@ -101,6 +101,13 @@ def test_stdin(api, box):
     api("POST", path(box, process, "/stdin"), {"data": "x"}).error(409, "CONFLICT")
 
 
+def test_stdin_ended_with_base64(api, box):
+    process = api.start(box, {"argv": ["cat"]})
+    api.ok("POST", path(box, process, "/stdin?end=1"), {"data": "AP8=", "encoding": "base64"})
+    assert api.ok("POST", path(box, process, "/wait"), {"exit": True})["process"]["exitCode"] == 0
+    assert api("GET", path(box, process, "/logs")).body == b"\0\xff"
+
+
 def test_stdin_closed(api, box):
     process = api.start(box, {"argv": ["cat"], "stdin": False})
     assert api.ended(box, process)["exitCode"] == 0
