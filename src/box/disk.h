@@ -25,7 +25,7 @@ int volume_adopt(const int fds[2], struct volume **ret, struct err *err);
 int volume_make_blank(struct volume *volume, uint64_t number, uint64_t bytes, struct err *err);
 int volume_open_kept(struct volume *volume, uint64_t number, uint64_t bytes, struct err *err);
 int volume_open_disk(struct volume *volume, int kept, uint64_t number, struct err *err);
-int volume_limit(int disk_fd, uint64_t bytes, struct err *err);
+int volume_limit(struct volume *volume, int disk_fd, uint64_t bytes, struct err *err);
 // A blank disk, in use or not, becomes the kept one of that number. ERR_CONFLICT if there is one.
 int volume_keep_blank(struct volume *volume, uint64_t number, uint64_t kept, struct err *err);
 int volume_drop_blank(struct volume *volume, uint64_t number, struct err *err);

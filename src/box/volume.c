@@ -213,22 +213,28 @@ static int sweep_blank(int blank, struct err *err)
     return r;
 }
 
-int volume_limit(int disk_fd, uint64_t bytes, struct err *err)
+// Asked of the volume's top: on the disk itself the kernel has no room for it when that is full.
+int volume_limit(struct volume *v, int disk_fd, uint64_t bytes, struct err *err)
 {
+    struct btrfs_ioctl_ino_lookup_args lookup = {.objectid = BTRFS_FIRST_FREE_OBJECTID};
+    if (ioctl(disk_fd, BTRFS_IOC_INO_LOOKUP, &lookup) < 0)
+        return err_sys(err, errno, "look up a disk");
     struct btrfs_ioctl_qgroup_limit_args args = {
+        .qgroupid = lookup.treeid,
         .lim = {.flags = BTRFS_QGROUP_LIMIT_MAX_RFER, .max_rfer = bytes},
     };
-    if (!weaken(WEAKEN_DISK) && ioctl(disk_fd, BTRFS_IOC_QGROUP_LIMIT, &args) < 0)
+    if (!weaken(WEAKEN_DISK) && ioctl(v->root, BTRFS_IOC_QGROUP_LIMIT, &args) < 0)
         return err_sys(err, errno, "limit a disk to %" PRIu64 " bytes", bytes);
     return 0;
 }
 
-static int open_limited(int dir, const char *name, uint64_t bytes, struct err *err)
+static int open_limited(struct volume *v, int dir, const char *name, uint64_t bytes,
+                        struct err *err)
 {
     auto_fd fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
         return err_sys(err, errno, "open disk %s", name);
-    return volume_limit(fd, bytes, err) < 0 ? -1 : TAKE_FD(fd);
+    return volume_limit(v, fd, bytes, err) < 0 ? -1 : TAKE_FD(fd);
 }
 
 int volume_make_blank(struct volume *v, uint64_t number, uint64_t bytes, struct err *err)
@@ -237,7 +243,7 @@ int volume_make_blank(struct volume *v, uint64_t number, uint64_t bytes, struct 
     (void)snprintf(name, sizeof name, "%" PRIu64, number);
     if (name_ioctl(v->blank, BTRFS_IOC_SUBVOL_CREATE, name) < 0)
         return err_sys(err, errno, "make disk %s", name);
-    return open_limited(v->blank, name, bytes, err);
+    return open_limited(v, v->blank, name, bytes, err);
 }
 
 int volume_open_kept(struct volume *v, uint64_t number, uint64_t bytes, struct err *err)
@@ -247,7 +253,7 @@ int volume_open_kept(struct volume *v, uint64_t number, uint64_t bytes, struct e
     if (faccessat(v->kept, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0 &&
         name_ioctl(v->kept, BTRFS_IOC_SUBVOL_CREATE, name) < 0)
         return err_sys(err, errno, "make disk %s", name);
-    return open_limited(v->kept, name, bytes, err);
+    return open_limited(v, v->kept, name, bytes, err);
 }
 
 int volume_open_disk(struct volume *v, int kept, uint64_t number, struct err *err)

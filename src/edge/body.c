@@ -300,6 +300,8 @@ static int read_map(struct body *body, const struct field *f, json_t *value, str
     char *text = own(body, json_dumps(value, JSON_COMPACT | JSON_SORT_KEYS));
     if (text == NULL)
         return no_memory(err);
+    if (f->type == FIELD_ENV && strlen(text) > EDGE_ENV_BYTES_MAX)
+        return err_set(err, ERR_INVALID, "is longer than %d bytes", EDGE_ENV_BYTES_MAX);
     *ret = (struct body_map){.json = text, .n = json_object_size(value)};
     return 0;
 }

@@ -26,6 +26,7 @@ enum {
     EDGE_NAME_MAX = 128,                    // ids of sandboxes, sessions, processes
     EDGE_ARGS_MAX = 1024,                   // argv
     EDGE_ENV_MAX = 512,                     // variables of one sandbox or call
+    EDGE_ENV_BYTES_MAX = 1024 * 1024,       // of all of them as JSON: a program takes 2 MiB
     EDGE_LABELS_MAX = 64,
     EDGE_LABEL_MAX = 256,           // bytes of a label's name or value
     EDGE_COMMAND_MAX = 1024 * 1024, // bytes of a command line

@@ -139,11 +139,11 @@ static int mount_root(struct keeper *k, struct box *box, struct err *err)
 // else writes to it then, and whoever filled it gets in to delete something.
 static int mount_full_root(struct keeper *k, struct box *box, struct err *err)
 {
-    if (volume_limit(box->disk_fd, UINT64_MAX, err) < 0)
+    if (volume_limit(k->volume, box->disk_fd, UINT64_MAX, err) < 0)
         return -1;
     int r = mount_root(k, box, err);
     struct err other;
-    if (volume_limit(box->disk_fd, box->limits.disk, r < 0 ? &other : err) < 0)
+    if (volume_limit(k->volume, box->disk_fd, box->limits.disk, r < 0 ? &other : err) < 0)
         return -1;
     return r;
 }

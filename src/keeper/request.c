@@ -49,7 +49,7 @@ static int set_quota(struct keeper *k, struct box *box, uint64_t bytes, struct e
     if (box->disk_kind == DISK_TMPFS)
         return err_set(err, ERR_UNSUPPORTED, "a disk in memory keeps its size");
     auto_fd fd = volume_open_disk(k->volume, box->disk_kind == DISK_KEPT, box->disk, err);
-    return fd < 0 ? -1 : volume_limit(fd, bytes, err);
+    return fd < 0 ? -1 : volume_limit(k->volume, fd, bytes, err);
 }
 
 static int set_cgroups(struct keeper *k, struct box *box, const struct box_limits *limits,
