@@ -119,9 +119,29 @@ struct tenant *lifecycle_tenant(struct sandbox *s)
 static void count_running(struct sandbox *s, int by)
 {
     struct tenant *tenant = lifecycle_tenant(s);
+    int64_t memory = by > 0 ? s->row.memory : 0;
     tenant->running += by;
-    tenant->memory += by * s->row.memory;
+    tenant->memory += memory - s->memory_counted;
+    s->memory_counted = memory;
     s->fleet->running += (unsigned)by;
+}
+
+void lifecycle_count_memory(struct sandbox *s)
+{
+    if (s->memory_counted == 0)
+        return;
+    lifecycle_tenant(s)->memory += s->row.memory - s->memory_counted;
+    s->memory_counted = s->row.memory;
+}
+
+struct err lifecycle_told(const struct err *err)
+{
+    struct err told = *err;
+    if (told.code == ERR_EXHAUSTED || told.code == ERR_CONFLICT)
+        told.code = ERR_UNAVAILABLE; // boxes that end, a disk that is being let go: try again
+    else if (told.code == ERR_DENIED)
+        told.code = ERR_INTERNAL;
+    return told;
 }
 
 // --- binding a box
@@ -179,19 +199,26 @@ static void on_bound(struct sandbox *s, const struct err *failed)
         // Its first box decides whether there is such a sandbox at all.
         if (first)
             s->destroy_wanted = true;
-        err = *failed;
-        if (err.code == ERR_EXHAUSTED)
-            err.code = ERR_UNAVAILABLE; // of boxes: others end
+        err = lifecycle_told(failed);
         tell(s, &s->wakers, &err);
         settle(s);
+        fleet_check_stopped(s->fleet);
         return;
     }
     move(s, CHANGE_BOUND);
     s->row.boxes++;
     s->created_now = false;
+    if (s->destroy_wanted) { // its row says so, and goes on saying it
+        settle(s);
+        return;
+    }
     if (lifecycle_store(s, &err) < 0) {
+        s->destroy_wanted = first;
         tell(s, &s->wakers, &err);
-        sandbox_sleep(s, "its row could not be stored", NULL, NULL);
+        if (first)
+            settle(s);
+        else
+            sandbox_sleep(s, "its row could not be stored", NULL, NULL);
         return;
     }
     sandbox_event(s, first ? "created" : "woke", NULL);
@@ -228,33 +255,68 @@ static void claim_box(struct sandbox *s)
     keeper_claim(s->fleet, &claim, on_claimed, sandbox_ref(s));
 }
 
-// A ready box has the default limits until the keeper has set others.
+// A box that is still in the keeper's pool: only what was taken can be ended.
+static void take_to_end(struct sandbox *s)
+{
+    struct box_limits limits = limits_default();
+    keeper_take(s->fleet, box_link_number(s->box), &limits, 0, NULL, NULL);
+}
+
+// A ready box has the default limits until the keeper has set others. One that has died in the pool
+// meanwhile (lifecycle_box_gone) is nobody's fault: another one is asked for.
 static void on_taken(void *data, const struct keeper_event *ev, const struct err *err)
 {
     struct sandbox *s = data;
     (void)ev;
-    if (err != NULL && s->box != NULL) {
+    if (err != NULL)
         log_line(LOG_ERROR, "a ready box could not be taken", "sandbox", s->row.id, "error",
                  err->msg, NULL);
+    if (err != NULL && s->box != NULL) {
+        take_to_end(s);
         keeper_destroy(s->fleet, box_link_number(s->box), NULL, NULL);
         detach(s);
         sandbox_unref(s); // the box's
     }
-    on_bound(s, err);
+    if (err != NULL && err->code == ERR_NOT_FOUND)
+        claim_box(s);
+    else
+        on_bound(s, err);
     sandbox_unref(s);
 }
+
+struct late {
+    struct sandbox *s;
+    uint64_t box;
+};
 
 // The answer of a take nobody waits for.
 static void on_late_taken(void *data, const struct keeper_event *ev, const struct err *err)
 {
-    struct sandbox *s = data;
+    struct late *late = data;
+    struct sandbox *s = late->s;
     (void)ev;
-    if (err != NULL) {
+    if (err != NULL)
         log_line(LOG_ERROR, "a ready box could not be taken", "sandbox", s->row.id, "error",
                  err->msg, NULL);
-        sandbox_sleep(s, "its box could not be taken", NULL, NULL);
+    if (err != NULL && sandbox_box(s) == late->box) {
+        take_to_end(s);
+        if (s->state == STATE_STOPPING) // what was asked for then was refused
+            keeper_destroy(s->fleet, late->box, NULL, NULL);
+        else
+            sandbox_sleep(s, "its box could not be taken", NULL, NULL);
     }
     sandbox_unref(s);
+    free(late);
+}
+
+static void take_late(struct sandbox *s)
+{
+    struct box_limits limits = lifecycle_limits(s);
+    struct late *late = calloc(1, sizeof *late);
+    if (late == NULL)
+        abort();
+    *late = (struct late){.s = sandbox_ref(s), .box = box_link_number(s->box)};
+    keeper_take(s->fleet, late->box, &limits, disk_of(s), on_late_taken, late);
 }
 
 static void take_box(struct sandbox *s)
@@ -264,7 +326,7 @@ static void take_box(struct sandbox *s)
     (void)fleet_take_ready(s->fleet, &box);
     attach(s, box.number, (struct guest_peer){.sock = box.guest, .version = WIRE_VERSION});
     if (has_default_limits(s)) {
-        keeper_take(s->fleet, box.number, &limits, disk_of(s), on_late_taken, sandbox_ref(s));
+        take_late(s);
         on_bound(s, NULL);
     } else {
         keeper_take(s->fleet, box.number, &limits, disk_of(s), on_taken, sandbox_ref(s));
@@ -331,18 +393,14 @@ int lifecycle_create_ready(struct sandbox *s, struct err *err)
 
 void lifecycle_created(struct sandbox *s)
 {
-    struct box_limits limits = lifecycle_limits(s);
-    keeper_take(s->fleet, box_link_number(s->box), &limits, disk_of(s), on_late_taken,
-                sandbox_ref(s));
+    take_late(s);
 }
 
 void lifecycle_abandon(struct sandbox *s)
 {
-    struct box_limits limits = limits_default();
     if (s->box != NULL) {
-        uint64_t box = box_link_number(s->box);
-        keeper_take(s->fleet, box, &limits, 0, NULL, NULL); // only what was taken can be ended
-        keeper_destroy(s->fleet, box, NULL, NULL);
+        take_to_end(s);
+        keeper_destroy(s->fleet, box_link_number(s->box), NULL, NULL);
         detach(s);
         count_running(s, -1);
         move(s, CHANGE_BOX_GONE);
@@ -395,7 +453,7 @@ static void on_sessions_saved(void *data)
 {
     enum { LOOK_EVERY_MS = 20 };
     struct sandbox *s = data;
-    if (s->state == STATE_QUIETING && s->box != NULL) {
+    if (s->state == STATE_QUIETING && s->box != NULL && s->grace == NULL) {
         if (box_link_running(s->box) == 0 || s->destroy_wanted) {
             stop(s);
         } else {
@@ -424,6 +482,8 @@ void lifecycle_box_ended(struct sandbox *s, const struct keeper_ended *msg)
 {
     enum end_reason reason = END_KILLED;
     uint32_t limits = 0;
+    if (s->state == STATE_STARTING)
+        return; // it died in the pool: the answer to its taking says so
     if (s->state != STATE_STOPPING) {
         reason = msg->oom_kills > 0 ? END_OOM : END_BOX_LOST;
         limits = msg->oom_kills > 0 ? GUEST_LIMIT_OOM : 0;
@@ -451,6 +511,10 @@ void lifecycle_box_gone(struct sandbox *s)
 {
     stop_grace(s);
     detach(s);
+    if (s->state == STATE_STARTING) { // on_taken goes on
+        sandbox_unref(s); // the box's
+        return;
+    }
     count_running(s, -1);
     move(s, CHANGE_BOX_GONE);
     if (!s->destroy_wanted)
@@ -468,11 +532,14 @@ static void forget(struct sandbox *s)
     struct err err = {0};
     struct tenant *tenant = lifecycle_tenant(s);
     processes_destroy(s);
-    if (db_sandbox_del(s->fleet->config.db, s->row.number, &err) < 0)
+    if (db_sandbox_del(s->fleet->config.db, s->row.number, &err) < 0) {
+        // It counts until it is gone: whoever looks it up next tries again.
         log_line(LOG_ERROR, "cannot remove a sandbox's row", "sandbox", s->row.id, "error", err.msg,
                  NULL);
-    tenant->sandboxes--;
-    tenant->disk -= s->row.disk;
+    } else {
+        tenant->sandboxes--;
+        tenant->disk -= s->row.disk;
+    }
     s->fleet->counted.destroyed++;
     move(s, CHANGE_FORGET);
     fleet_remove(s);
@@ -520,6 +587,9 @@ static void settle(struct sandbox *s)
         quiet(s);
     } else if (s->state == STATE_RUNNING && s->wakers != NULL) {
         tell(s, &s->wakers, NULL);
+    } else if (s->state == STATE_SLEEPING && s->sleepers != NULL) {
+        tell(s, &s->sleepers, NULL); // it never got a box
+        settle(s);
     } else if (s->state == STATE_SLEEPING && s->wakers != NULL) {
         start(s);
     }

@@ -56,6 +56,8 @@ struct sandbox {
     enum sandbox_state state; // lifecycle.c alone moves it
     bool destroy_wanted;
     bool created_now;     // its first box decides whether there is such a sandbox at all
+    int64_t memory_counted; // of its tenant's memory, while it counts as running
+    bool limiting;        // the keeper was asked to change its limits
     struct box_link *box; // NULL when it does not run
     struct processes *processes;
     struct sessions *sessions;
@@ -107,7 +109,7 @@ struct fleet {
     bool stopping;
 };
 
-// Takes the row's texts. The sandbox is in the fleet, sleeping, with one reference.
+// Takes the row's texts. The sandbox is in the fleet, sleeping, without a reference.
 struct sandbox *fleet_add(struct fleet *fleet, struct sandbox_row *row);
 struct tenant *fleet_tenant(struct fleet *fleet, int64_t number, struct err *err); // NULL: err
 void fleet_quotas(struct fleet *fleet, struct tenant *tenant, const struct tenant_row *row);
@@ -145,13 +147,18 @@ void lifecycle_box_ended(struct sandbox *s, const struct keeper_ended *msg);
 void lifecycle_box_gone(struct sandbox *s);
 void lifecycle_resume_destroy(struct sandbox *s);
 struct box_limits lifecycle_limits(const struct sandbox *s);
+void lifecycle_count_memory(struct sandbox *s); // after row.memory changed
+// What the keeper said, as a client shall hear it: its own troubles are neither quotas nor rights.
+struct err lifecycle_told(const struct err *err);
 
 // --- adopt.c
 
 int adopt_live(struct fleet *fleet, const struct keeper_event *ev); // takes ev->guest
 void adopt_welcome(struct fleet *fleet, const struct keeper_welcome *msg);
 void adopt_listed(struct sandbox *s); // its guest has told which jobs it has, or is gone
+void adopt_unlisted(struct sandbox *s); // its box went before its guest had told
 bool adopt_is_on(const struct fleet *fleet);
+void adopt_drop(struct fleet *fleet);
 
 // --- keeper-link.c: requests to the keeper, answered by callback; a bounded number is under way
 
@@ -179,6 +186,7 @@ uint64_t box_link_number(const struct box_link *box);
 struct guest_peer box_link_guest(const struct box_link *box);
 struct sandbox *box_link_sandbox(const struct box_link *box);
 void box_link_list(struct box_link *box); // asks for its jobs: adopt_listed comes later
+void box_link_list_late(struct box_link *box); // ends one that has not told
 unsigned box_link_running(const struct box_link *box); // jobs
 void box_link_signal_all(struct box_link *box, int signal);
 void box_link_lost(struct box_link *box, enum end_reason reason, uint32_t limits);

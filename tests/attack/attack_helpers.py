@@ -14,7 +14,7 @@ import time
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "api"))
 # pylint: disable=wrong-import-position,unused-import
-from api_helpers import ADMIN, CAY, FULL, PATIENCE, TOP, Client, Reply, Server, Stream, at_once, eventually  # noqa: E402,F401
+from api_helpers import ADMIN, CAY, PATIENCE, TOP, Client, Reply, Server, at_once, eventually  # noqa: E402,F401
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 

@@ -254,6 +254,15 @@ def test_a_large_body_that_is_taken(target):
     assert result["stdout"] == f"{32 * 2**20 - 100}\n"
 
 
+def test_variables_that_no_program_could_take(routes, target):
+    """Kept with a sandbox they would be in the way of everything that is to run in it."""
+    for route in routes:
+        if route.schema and "env" in route.schema["properties"]:
+            for env in ({"A": "x" * 2**20}, {f"A{i}": "x" * 2500 for i in range(500)}):
+                body = {**route.body, "env": env}
+                assert "env" in is_error(target.alice(route.method, route.at(**target.ids), body), 400)
+
+
 def test_millions_of_values(target):
     """Each costs the parser something, and everybody waits for it: they are counted before."""
     alice, path = target.alice, f"/sandbox/{target.box}/exec"

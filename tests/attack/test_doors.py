@@ -2,11 +2,9 @@
 """Who may come in: headers that are nearly right, tokens that were, other sites, other names of the host."""
 
 import re
-import socket
-import threading
 
 import pytest
-from attack_helpers import ADMIN, PATIENCE, TOP, Client, ask, at_once, eventually, is_error, raw, raw_connect, read_reply
+from attack_helpers import ADMIN, PATIENCE, TOP, Client, ask, at_once, is_error, raw, raw_connect, read_reply
 
 
 def test_authorization_that_is_nearly_right(server, world):

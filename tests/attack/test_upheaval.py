@@ -227,6 +227,16 @@ def test_a_full_disk_in_the_box(client):
     assert client.exec("b", "rm /workspace/big; echo fits > /workspace/small; cat /workspace/small")["stdout"] == "fits\n"
 
 
+def test_a_disk_that_shrinks_below_what_is_on_it(client):
+    """Nothing more fits, also after sleep, and whoever deletes something has room again."""
+    assert client.exec("b", "head -c 20m /dev/urandom > /workspace/big")["success"]
+    assert client.ok("PATCH", "/sandbox/b", {"disk": "4m"})["limits"]["disk"] == 4 * 2**20
+    client.ok("POST", "/sandbox/b/sleep")
+    assert "disk" in client.exec("b", "head -c 1m /dev/urandom > /workspace/more")["limitsHit"]
+    assert client.exec("b", "rm /workspace/big; sync; head -c 1m /dev/urandom > /workspace/more")["success"]
+    assert "disk" in client.exec("b", "head -c 5m /dev/urandom > /workspace/big")["limitsHit"]
+
+
 def test_storms_in_a_box(client):
     """Processes without end, memory without end, output without end: felt inside, told outside."""
     client.ok("PATCH", "/sandbox/b", {"pids": 32, "memory": "64m"})
