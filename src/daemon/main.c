@@ -190,6 +190,8 @@ static void on_ready(void *data)
 {
     struct daemon *d = data;
     struct err err = {0};
+    if (d->draining)
+        return;
     if (serve(d, &err) < 0) {
         (void)fail(&err);
         on_lost(d);

@@ -19,10 +19,13 @@ struct live {
     bool claimed; // a row knows it
 };
 
+enum { LIST_MS = 15000 }; // a guest that has not told by then is not waited for
+
 struct adoption {
     struct live *live;
     size_t n, cap;
     unsigned asked; // guests that have not told yet
+    uv_timer_t *late;
     bool rows_done;
     unsigned adopted, lost;
     int64_t since_ns;
@@ -99,6 +102,47 @@ static void drop_unknown(struct fleet *fleet, const struct keeper_disks *msg)
     map_done(&known);
 }
 
+static void on_late(uv_timer_t *timer)
+{
+    struct fleet *fleet = timer->data;
+    size_t at = 0;
+    struct sandbox *s;
+    if (fleet == NULL)
+        return;
+    while ((s = map_next(&fleet->sandboxes, &at)) != NULL) {
+        if (s->box != NULL)
+            box_link_list_late(s->box);
+    }
+}
+
+static void start_late(struct fleet *fleet)
+{
+    uv_timer_t *timer = calloc(1, sizeof *timer);
+    if (timer == NULL)
+        abort();
+    timer->data = fleet;
+    uv_update_time(fleet->config.loop);
+    (void)uv_timer_init(fleet->config.loop, timer);
+    (void)uv_timer_start(timer, on_late, LIST_MS, 0);
+    fleet->adoption->late = timer;
+}
+
+void adopt_drop(struct fleet *fleet)
+{
+    struct adoption *a = fleet->adoption;
+    if (a == NULL)
+        return;
+    if (a->late != NULL) {
+        a->late->data = NULL;
+        uv_close((uv_handle_t *)a->late, (uv_close_cb)free);
+    }
+    for (size_t i = 0; i < a->n; i++)
+        fd_close(a->live[i].guest);
+    free(a->live);
+    free(a);
+    fleet->adoption = NULL;
+}
+
 static void finish(struct fleet *fleet)
 {
     struct adoption *a = fleet->adoption;
@@ -106,9 +150,7 @@ static void finish(struct fleet *fleet)
     log_line(LOG_INFO, "rows, boxes and disks agree", "adopted", LOG_U64(a->adopted), "lost",
              LOG_U64(a->lost), "ms",
              log_u64(ms, (uint64_t)((clock_ns() - a->since_ns) / NS_PER_MS)), NULL);
-    free(a->live);
-    free(a);
-    fleet->adoption = NULL;
+    adopt_drop(fleet);
     fleet->ready_fn(fleet->data);
     if (fleet->welcome.has_volume)
         keeper_disk_list(fleet, 0, on_disks, fleet);
@@ -139,11 +181,20 @@ static void finish_if_done(struct fleet *fleet)
 void adopt_listed(struct sandbox *s)
 {
     struct fleet *fleet = s->fleet;
-    if (s->box != NULL) {
-        processes_adopt(s);
-        sessions_adopt(s);
-        box_link_drop_orphans(s->box);
-    }
+    processes_adopt(s);
+    sessions_adopt(s);
+    box_link_drop_orphans(s->box);
+    fleet->adoption->asked--;
+    finish_if_done(fleet);
+}
+
+void adopt_unlisted(struct sandbox *s)
+{
+    struct fleet *fleet = s->fleet;
+    if (fleet->adoption == NULL)
+        return;
+    processes_lost(fleet, s->row.number);
+    sessions_lost(fleet, s->row.number);
     fleet->adoption->asked--;
     finish_if_done(fleet);
 }
@@ -184,12 +235,14 @@ static int copy_row(void *data, const struct sandbox_row *row)
 }
 
 // Into memory come the rows that are not at rest.
-static void load_rows(struct fleet *fleet, enum sandbox_status status)
+static int load_rows(struct fleet *fleet, enum sandbox_status status)
 {
     struct err err = {0};
     struct sandbox_query query = {.status = status};
-    if (db_sandbox_each(fleet->config.db, &query, copy_row, fleet, &err) < 0)
-        log_line(LOG_ERROR, "cannot read the rows of sandboxes", "error", err.msg, NULL);
+    if (db_sandbox_each(fleet->config.db, &query, copy_row, fleet, &err) == 0)
+        return 0;
+    log_line(LOG_ERROR, "cannot read the rows of sandboxes", "error", err.msg, NULL);
+    return -1;
 }
 
 static void adopt_row(struct fleet *fleet, struct sandbox *s)
@@ -198,15 +251,18 @@ static void adopt_row(struct fleet *fleet, struct sandbox *s)
     struct live *live = s->row.run == (int64_t)fleet->welcome.run && s->row.box != 0
                             ? find_live(a, (uint64_t)s->row.box)
                             : NULL;
-    if (s->row.status == SANDBOX_DESTROYING) {
-        lifecycle_resume_destroy(s); // a box it may have is nobody's, and ended as such
-    } else if (live == NULL) {
-        row_lost(fleet, s);
-    } else {
+    bool destroying = s->row.status == SANDBOX_DESTROYING;
+    if (live != NULL) {
         live->claimed = true;
         lifecycle_adopt(s, live->msg.box,
                         (struct guest_peer){.sock = TAKE_FD(live->guest),
                                             .version = (uint16_t)live->msg.guest_version});
+    }
+    if (destroying) {
+        lifecycle_resume_destroy(s); // its box, which holds its disk, goes first
+    } else if (live == NULL) {
+        row_lost(fleet, s);
+    } else {
         a->adopted++;
         a->asked++;
         box_link_list(s->box);
@@ -219,8 +275,12 @@ void adopt_welcome(struct fleet *fleet, const struct keeper_welcome *msg)
     size_t at = 0;
     struct sandbox *s;
     fleet->welcome = *msg;
-    load_rows(fleet, SANDBOX_RUNNING);
-    load_rows(fleet, SANDBOX_DESTROYING);
+    // Without all rows at hand no box is ended: the next daemon may be luckier.
+    if (load_rows(fleet, SANDBOX_RUNNING) < 0 || load_rows(fleet, SANDBOX_DESTROYING) < 0) {
+        fleet->lost_fn(fleet->data);
+        return;
+    }
+    start_late(fleet);
     while ((s = map_next(&fleet->sandboxes, &at)) != NULL)
         adopt_row(fleet, s);
     for (size_t i = 0; i < a->n; i++) {
@@ -229,7 +289,6 @@ void adopt_welcome(struct fleet *fleet, const struct keeper_welcome *msg)
         log_line(LOG_WARN, "ending a box that belongs to no sandbox", "box",
                  LOG_U64(a->live[i].msg.box), NULL);
         keeper_destroy(fleet, a->live[i].msg.box, NULL, NULL);
-        fd_close(a->live[i].guest);
     }
     a->rows_done = true;
     finish_if_done(fleet);

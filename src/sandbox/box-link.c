@@ -92,6 +92,21 @@ void box_link_signal_all(struct box_link *box, int signal)
 
 // --- what the guest says
 
+static void on_broken(struct box_link *box, const struct err *err);
+
+static void on_listed(struct box_link *box, uint32_t n)
+{
+    struct err err = {0};
+    if (!box->listing || box->listed)
+        return;
+    box->listed = true;
+    box->to_come = n;
+    if (n > GUEST_EXECS_MAX) { // each would cost us descriptors
+        (void)err_set(&err, ERR_INTERNAL, "the guest has too many programs");
+        on_broken(box, &err);
+    }
+}
+
 static void on_started(struct box_link *box, struct guest_event *ev)
 {
     struct job *job = box_link_find(box, ev->msg.head.id);
@@ -157,10 +172,7 @@ static void on_message(struct box_link *box, struct guest_event *ev)
         on_failed(box, &ev->msg.failed);
         return;
     case GUEST_LISTED:
-        if (box->listing && !box->listed) {
-            box->listed = true;
-            box->to_come = ev->msg.listed.n;
-        }
+        on_listed(box, ev->msg.listed.n);
         return;
     case GUEST_ROOT:
     case GUEST_EXEC:
@@ -178,6 +190,8 @@ static void on_message(struct box_link *box, struct guest_event *ev)
 // nonsense does not end by itself.
 static void on_broken(struct box_link *box, const struct err *err)
 {
+    if (box->broken)
+        return;
     (void)uv_poll_stop(&box->poll);
     box->broken = true;
     if (err->code != ERR_UNAVAILABLE) {
@@ -209,7 +223,9 @@ static void on_readable(uv_poll_t *poll, int status, int events)
         on_message(box, &ev);
         // The ends of those that have ended come right behind; they are in the socket already.
         if (s->box == box && box->listing && box->listed && box->to_come == 0) {
-            while (guest_recv(box->guest.sock, &ev, MSG_DONTWAIT, &err) == 1)
+            for (int n = 0;
+                 n < GUEST_EXECS_MAX && guest_recv(box->guest.sock, &ev, MSG_DONTWAIT, &err) == 1;
+                 n++)
                 on_message(box, &ev);
             list_done(box);
         }
@@ -221,8 +237,20 @@ void box_link_list(struct box_link *box)
 {
     struct err err = {0};
     box->listing = true;
+    // Numbers that the daemons before us gave out may still belong to what was left running, of
+    // which a guest does not tell.
+    box->next_id = box->s->fleet->welcome.restarts << 22;
     if (guest_send_list(box->guest, 1, &err) < 0)
         on_broken(box, &err);
+}
+
+void box_link_list_late(struct box_link *box)
+{
+    struct err err = {0};
+    if (!box->listing)
+        return;
+    (void)err_set(&err, ERR_INTERNAL, "the guest does not tell what it runs");
+    on_broken(box, &err);
 }
 
 // --- life
@@ -286,5 +314,9 @@ void box_link_free(struct box_link *box)
     if (box == NULL)
         return;
     box_link_lost(box, END_BOX_LOST, 0);
+    if (box->listing) {
+        box->listing = false;
+        adopt_unlisted(box->s);
+    }
     uv_close((uv_handle_t *)&box->poll, on_closed);
 }

@@ -216,8 +216,20 @@ void fleet_box_gone(struct fleet *fleet, uint64_t number)
 
 // --- sandboxes in memory
 
+static void waiters_free(struct waiter *w)
+{
+    while (w != NULL) {
+        struct waiter *next = w->next;
+        free(w);
+        w = next;
+    }
+}
+
 static void sandbox_free(struct sandbox *s)
 {
+    waiters_free(s->wakers); // there are some only when the fleet goes: nobody is told any more
+    waiters_free(s->sleepers);
+    waiters_free(s->destroyers);
     processes_forget(s);
     sessions_forget(s);
     sandbox_row_done(&s->row);
@@ -281,7 +293,12 @@ static struct sandbox *look_up(struct fleet *fleet, int64_t tenant, const char *
     if (fleet_tenant(fleet, tenant, err) == NULL ||
         db_sandbox_get(fleet->config.db, tenant, id, &row, err) != 1)
         return NULL;
-    return fleet_add(fleet, &row);
+    s = fleet_add(fleet, &row);
+    if (s->row.status != SANDBOX_DESTROYING)
+        return s;
+    (void)err_set(err, ERR_CONFLICT, "sandbox '%.128s' is being destroyed: try again", id);
+    lifecycle_resume_destroy(s); // its row could not be removed
+    return NULL;
 }
 
 struct sandbox *fleet_find(struct fleet *fleet, int64_t tenant, const char *id, struct err *err)
@@ -658,6 +675,7 @@ void fleet_free(struct fleet *fleet)
         return;
     fleet->ticker->data = NULL;
     uv_close((uv_handle_t *)fleet->ticker, (uv_close_cb)free);
+    adopt_drop(fleet);
     while ((s = map_next(&fleet->sandboxes, &at)) != NULL) {
         followers_end(s);
         if (s->box != NULL) {

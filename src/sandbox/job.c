@@ -141,6 +141,8 @@ struct job *job_start(struct sandbox *s, const struct exec_spec *spec, int64_t t
         free(job);
         if (err->sys_errno == EAGAIN)
             (void)err_set(err, ERR_UNAVAILABLE, "the box has too much to do");
+        else if (err->sys_errno == EPIPE || err->sys_errno == ECONNRESET)
+            (void)err_set(err, ERR_UNAVAILABLE, "the box has just ended");
         return NULL;
     }
     box_link_add(s->box, job);
@@ -178,12 +180,11 @@ static void close_streams(struct job *job)
 
 void job_on_started(struct job *job, struct guest_event *ev)
 {
-    struct err ignored;
     job->state = JOB_RUNNING;
     job->pid = ev->msg.started.pid;
     take_streams(job, ev);
     if (job->killed) // before it had started
-        (void)guest_send_signal(box_link_guest(job->box), job->id, SIGKILL, &ignored);
+        job_kill(job);
     if (job->events != NULL)
         job->events->started(job->data, job);
     else
@@ -360,7 +361,9 @@ struct job *job_new_listed(struct box_link *box, struct guest_event *ev)
     box_link_add(box, job);
     int64_t deadline = (int64_t)ev->msg.started.tag;
     if (deadline > 0) {
+        const int64_t longest = INT64_C(1000) * 86400 * 1000; // the guest may say anything
         int64_t left = deadline - db_now_ms();
+        left = left < longest ? left : longest;
         job_set_deadline(job, left > 1 ? left : 1);
     }
     return job;

@@ -188,6 +188,24 @@ static bool has_default_limits(const struct sandbox *s)
            s->row.pids == d.pids && s->row.cpu_milli == d.cpu_milli;
 }
 
+static void on_limited(void *data, const struct keeper_event *ev, const struct err *err)
+{
+    struct sandbox *s = data;
+    (void)ev;
+    if (err != NULL)
+        log_line(LOG_WARN, "the limits of a box could not be set", "sandbox", s->row.id, "error",
+                 err->msg, NULL);
+    sandbox_unref(s);
+}
+
+// The settings may have been changed while the box was being made.
+static void catch_up(struct sandbox *s)
+{
+    struct box_limits limits = lifecycle_limits(s);
+    if (memcmp(&limits, &s->asked, sizeof limits) != 0)
+        keeper_limit(s->fleet, box_link_number(s->box), &limits, on_limited, sandbox_ref(s));
+}
+
 static void on_bound(struct sandbox *s, const struct err *failed)
 {
     struct err err = {0};
@@ -221,6 +239,7 @@ static void on_bound(struct sandbox *s, const struct err *failed)
             sandbox_sleep(s, "its row could not be stored", NULL, NULL);
         return;
     }
+    catch_up(s);
     sandbox_event(s, first ? "created" : "woke", NULL);
     if (first)
         s->fleet->counted.created++;
@@ -245,7 +264,7 @@ static void claim_box(struct sandbox *s)
 {
     struct claim claim = {
         .image = s->row.image,
-        .limits = lifecycle_limits(s),
+        .limits = s->asked,
         .disk = disk_of(s),
     };
     if (claim.disk != 0)
@@ -277,7 +296,7 @@ static void on_taken(void *data, const struct keeper_event *ev, const struct err
         detach(s);
         sandbox_unref(s); // the box's
     }
-    if (err != NULL && err->code == ERR_NOT_FOUND)
+    if (err != NULL && err->code == ERR_NOT_FOUND && !s->destroy_wanted)
         claim_box(s);
     else
         on_bound(s, err);
@@ -357,6 +376,7 @@ static void start(struct sandbox *s)
         return;
     }
     move(s, CHANGE_START);
+    s->asked = lifecycle_limits(s);
     s->fleet->starting++;
     count_running(s, 1);
     if (suits_pool(s))
@@ -512,7 +532,7 @@ void lifecycle_box_gone(struct sandbox *s)
     stop_grace(s);
     detach(s);
     if (s->state == STATE_STARTING) { // on_taken goes on
-        sandbox_unref(s); // the box's
+        sandbox_unref(s);             // the box's
         return;
     }
     count_running(s, -1);

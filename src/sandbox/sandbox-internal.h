@@ -55,10 +55,11 @@ struct sandbox {
     int64_t active_stored;    // row.active_ms that the database has
     enum sandbox_state state; // lifecycle.c alone moves it
     bool destroy_wanted;
-    bool created_now;     // its first box decides whether there is such a sandbox at all
-    int64_t memory_counted; // of its tenant's memory, while it counts as running
-    bool limiting;        // the keeper was asked to change its limits
-    struct box_link *box; // NULL when it does not run
+    bool created_now;        // its first box decides whether there is such a sandbox at all
+    int64_t memory_counted;  // of its tenant's memory, while it counts as running
+    bool limiting;           // the keeper was asked to change its limits
+    struct box_limits asked; // with which its box was asked for
+    struct box_link *box;    // NULL when it does not run
     struct processes *processes;
     struct sessions *sessions;
     struct waiter *wakers, *sleepers, *destroyers;
@@ -155,7 +156,7 @@ struct err lifecycle_told(const struct err *err);
 
 int adopt_live(struct fleet *fleet, const struct keeper_event *ev); // takes ev->guest
 void adopt_welcome(struct fleet *fleet, const struct keeper_welcome *msg);
-void adopt_listed(struct sandbox *s); // its guest has told which jobs it has, or is gone
+void adopt_listed(struct sandbox *s);   // its guest has told which jobs it has, or is gone
 void adopt_unlisted(struct sandbox *s); // its box went before its guest had told
 bool adopt_is_on(const struct fleet *fleet);
 void adopt_drop(struct fleet *fleet);
@@ -185,7 +186,7 @@ void box_link_free(struct box_link *box); // its jobs hear `lost` before
 uint64_t box_link_number(const struct box_link *box);
 struct guest_peer box_link_guest(const struct box_link *box);
 struct sandbox *box_link_sandbox(const struct box_link *box);
-void box_link_list(struct box_link *box); // asks for its jobs: adopt_listed comes later
+void box_link_list(struct box_link *box);      // asks for its jobs: adopt_listed comes later
 void box_link_list_late(struct box_link *box); // ends one that has not told
 unsigned box_link_running(const struct box_link *box); // jobs
 void box_link_signal_all(struct box_link *box, int signal);

@@ -12,7 +12,8 @@
 struct patch {
     struct sandbox *s;
     struct box_limits limits;
-    struct sandbox_row row; // env, labels and what is plain of the new one
+    int64_t more_disk, more_memory; // counted for it while the keeper is asked
+    struct sandbox_row row;         // env, labels and what is plain of the new one
     unsigned which;
     sandbox_fn fn;
     void *data;
@@ -34,12 +35,16 @@ static int patch_rows(struct patch *p, struct err *err)
     char **env = NULL;
     if (p->row.env != NULL && (env = env_parse(p->row.env, err)) == NULL)
         return -1;
-    s->row.memory = (int64_t)p->limits.memory;
-    s->row.disk = (int64_t)p->limits.disk;
-    s->row.pids = p->limits.pids;
-    s->row.cpu_milli = p->limits.cpu_milli;
-    s->row.sleep_after_ms = p->row.sleep_after_ms;
-    s->row.keep_alive = p->row.keep_alive;
+    if (p->which & PATCH_LIMITS) {
+        s->row.memory = (int64_t)p->limits.memory;
+        s->row.disk = (int64_t)p->limits.disk;
+        s->row.pids = p->limits.pids;
+        s->row.cpu_milli = p->limits.cpu_milli;
+    }
+    if (p->which & PATCH_SLEEP_AFTER)
+        s->row.sleep_after_ms = p->row.sleep_after_ms;
+    if (p->which & PATCH_KEEP_ALIVE)
+        s->row.keep_alive = p->row.keep_alive;
     s->row.env = p->row.env != NULL ? p->row.env : s->row.env;
     s->row.labels = p->row.labels != NULL ? p->row.labels : s->row.labels;
     int r = lifecycle_store(s, err);
@@ -50,8 +55,7 @@ static int patch_rows(struct patch *p, struct err *err)
         replace(&s->row.env, &p->row.env);
         replace(&s->row.labels, &p->row.labels);
         lifecycle_tenant(s)->disk += now.disk - before.disk;
-        if (s->box != NULL)
-            lifecycle_tenant(s)->memory += now.memory - before.memory;
+        lifecycle_count_memory(s);
     } else {
         s->row = before;
     }
@@ -79,10 +83,26 @@ static void patch_finish(struct patch *p, const struct err *failed)
     free(p);
 }
 
+// What is asked for counts already, so that many at once do not all find the last of a quota.
+static void reserve(const struct patch *p, int by)
+{
+    struct tenant *tenant = lifecycle_tenant(p->s);
+    tenant->disk += by * p->more_disk;
+    tenant->memory += by * p->more_memory;
+}
+
 static void on_limited(void *data, const struct keeper_event *ev, const struct err *err)
 {
+    struct patch *p = data;
     (void)ev;
-    patch_finish(data, err);
+    p->s->limiting = false;
+    reserve(p, -1);
+    if (err == NULL || err->code == ERR_NOT_FOUND) { // the box is gone: the next one has them
+        patch_finish(p, NULL);
+    } else {
+        struct err told = lifecycle_told(err);
+        patch_finish(p, &told);
+    }
 }
 
 static int check_patch(struct patch *p, struct err *err)
@@ -93,13 +113,17 @@ static int check_patch(struct patch *p, struct err *err)
     int64_t more_memory = (int64_t)p->limits.memory - s->row.memory;
     if (limits_check(&p->limits, err) < 0)
         return -1;
+    if (s->limiting && (p->which & PATCH_LIMITS))
+        return err_set(err, ERR_CONFLICT, "its limits are being changed: try again");
     if (more_disk > 0 && tenant->max_disk > 0 && tenant->disk + more_disk > tenant->max_disk)
         return err_set(err, ERR_EXHAUSTED, "the disk quota of %lld MiB has no room for it",
                        (long long)(tenant->max_disk >> 20));
-    if (s->box != NULL && more_memory > 0 && tenant->max_memory > 0 &&
+    if (s->memory_counted != 0 && more_memory > 0 && tenant->max_memory > 0 &&
         tenant->memory + more_memory > tenant->max_memory)
         return err_set(err, ERR_UNAVAILABLE, "the memory quota of %lld MiB has no room for it now",
                        (long long)(tenant->max_memory >> 20));
+    p->more_disk = more_disk > 0 ? more_disk : 0;
+    p->more_memory = more_memory > 0 ? more_memory : 0;
     return 0;
 }
 
@@ -138,12 +162,16 @@ void sandbox_patch(struct sandbox *s, const struct sandbox_settings *settings, u
     struct err err = {0};
     struct patch *p = patch_new(s, settings, which, fn, data);
     struct box_limits now = lifecycle_limits(s);
-    if (check_patch(p, &err) < 0)
+    bool changes = (which & PATCH_LIMITS) && memcmp(&now, &p->limits, sizeof now) != 0;
+    if (check_patch(p, &err) < 0) {
         patch_finish(p, &err);
-    else if (s->box != NULL && memcmp(&now, &p->limits, sizeof now) != 0)
+    } else if (changes && s->box != NULL && s->state != STATE_STARTING) {
+        s->limiting = true;
+        reserve(p, 1);
         keeper_limit(s->fleet, box_link_number(s->box), &p->limits, on_limited, p);
-    else
+    } else {
         patch_finish(p, NULL);
+    }
 }
 
 // --- usage

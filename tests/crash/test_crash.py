@@ -283,3 +283,17 @@ class KeeperWorker(Worker):
         except AssertionError:
             process = self.client.again("GET", self.path(f"/processes/{name}")).json["process"]
             assert process["reason"] == "box_lost", process  # its box went with the keeper
+
+
+def test_what_an_exec_left_running_does_not_stand_in_the_way(server):
+    """A guest does not tell a new daemon of it, and it still has its number."""
+    client = server.client()
+    client.good("PUT", "/sandbox/left", {})
+    for _ in range(8):
+        client.exec("left", "sleep 1000 > /dev/null 2>&1 &")
+    server.wait_for_another(server.kill_daemon())
+    client.close()
+    for i in range(16):
+        assert client.exec("left", f"echo {i}") == f"{i}\n"
+    assert client.exec("left", "pgrep -c sleep") == "8\n"
+    client.good("DELETE", "/sandbox/left")
