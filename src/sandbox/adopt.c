@@ -254,9 +254,9 @@ static void adopt_row(struct fleet *fleet, struct sandbox *s)
     bool destroying = s->row.status == SANDBOX_DESTROYING;
     if (live != NULL) {
         live->claimed = true;
-        lifecycle_adopt(s, live->msg.box,
-                        (struct guest_peer){.sock = TAKE_FD(live->guest),
-                                            .version = (uint16_t)live->msg.guest_version});
+        bind_adopt(s, live->msg.box,
+                   (struct guest_peer){.sock = TAKE_FD(live->guest),
+                                       .version = (uint16_t)live->msg.guest_version});
     }
     if (destroying) {
         lifecycle_resume_destroy(s); // its box, which holds its disk, goes first

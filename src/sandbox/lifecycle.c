@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a sandbox moves: sleeping, starting, running, quieting, stopping, destroying. One table says
 // which change is possible in which state, one function makes it. Who wants something else than
-// what goes on waits in a list; whenever a state is reached in which it can rest, settle() looks at
-// these lists.
+// what goes on waits in a list; whenever a state is reached in which it can rest,
+// lifecycle_settle() looks at these lists.
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +34,7 @@ static const enum sandbox_state moves[STATE_MAX][CHANGE_MAX] = {
 static const char *const state_names[STATE_MAX] = {"sleeping", "starting",   "running", "quieting",
                                                    "stopping", "destroying", "gone"};
 
-static void move(struct sandbox *s, enum sandbox_change change)
+void lifecycle_move(struct sandbox *s, enum sandbox_change change)
 {
     enum sandbox_state next = moves[s->state][change];
     if (next == NO)
@@ -43,8 +43,6 @@ static void move(struct sandbox *s, enum sandbox_change change)
              state_names[next], NULL);
     s->state = next;
 }
-
-static void settle(struct sandbox *s);
 
 // --- waiting
 
@@ -61,7 +59,7 @@ static void wait_in(struct waiter **list, sandbox_fn fn, void *data, bool create
     *list = w;
 }
 
-static void tell(struct sandbox *s, struct waiter **list, const struct err *err)
+void lifecycle_tell(struct sandbox *s, struct waiter **list, const struct err *err)
 {
     struct waiter *w = *list;
     *list = NULL;
@@ -77,8 +75,8 @@ static void tell_destroyed(struct sandbox *s)
 {
     struct err err = {0};
     (void)err_set(&err, ERR_CONFLICT, "sandbox '%.128s' is being destroyed", s->row.id);
-    tell(s, &s->wakers, &err);
-    tell(s, &s->sleepers, &err);
+    lifecycle_tell(s, &s->wakers, &err);
+    lifecycle_tell(s, &s->sleepers, &err);
 }
 
 // --- the row
@@ -116,7 +114,7 @@ struct tenant *lifecycle_tenant(struct sandbox *s)
     return tenant;
 }
 
-static void count_running(struct sandbox *s, int by)
+void lifecycle_count_running(struct sandbox *s, int by)
 {
     struct tenant *tenant = lifecycle_tenant(s);
     int64_t memory = by > 0 ? s->row.memory : 0;
@@ -144,300 +142,6 @@ struct err lifecycle_told(const struct err *err)
     return told;
 }
 
-// --- binding a box
-
-static void attach(struct sandbox *s, uint64_t number, struct guest_peer guest)
-{
-    s->box = box_link_new(s, number, guest);
-    s->row.box = (int64_t)number;
-    s->row.run = (int64_t)s->fleet->welcome.run;
-    s->row.status = SANDBOX_RUNNING;
-    sandbox_touch(s);
-    sandbox_ref(s); // as long as it has a box
-    fleet_bind(s->fleet, s->box);
-}
-
-// Takes the box away from the sandbox. The keeper has ended it, or will.
-static void detach(struct sandbox *s)
-{
-    fleet_unbind(s->fleet, s->box);
-    box_link_free(s->box);
-    s->box = NULL;
-    s->row.box = 0;
-    s->row.status = SANDBOX_SLEEPING;
-    sessions_forget(s);
-}
-
-static uint64_t disk_of(const struct sandbox *s)
-{
-    return s->row.ephemeral ? 0 : (uint64_t)s->row.number;
-}
-
-static bool suits_pool(const struct sandbox *s)
-{
-    // A disk in memory keeps the size that it was made with.
-    bool fits = s->fleet->welcome.has_volume || (uint64_t)s->row.disk == limits_default().disk;
-    return fits && s->fleet->n_ready > 0 && strcmp(s->row.image, "host") == 0 &&
-           (s->row.boxes == 0 || s->row.ephemeral);
-}
-
-static bool has_default_limits(const struct sandbox *s)
-{
-    struct box_limits d = limits_default();
-    return (uint64_t)s->row.memory == d.memory && (uint64_t)s->row.disk == d.disk &&
-           s->row.pids == d.pids && s->row.cpu_milli == d.cpu_milli;
-}
-
-static void on_limited(void *data, const struct keeper_event *ev, const struct err *err)
-{
-    struct sandbox *s = data;
-    (void)ev;
-    if (err != NULL)
-        log_line(LOG_WARN, "the limits of a box could not be set", "sandbox", s->row.id, "error",
-                 err->msg, NULL);
-    sandbox_unref(s);
-}
-
-// The settings may have been changed while the box was being made.
-static void catch_up(struct sandbox *s)
-{
-    struct box_limits limits = lifecycle_limits(s);
-    if (memcmp(&limits, &s->asked, sizeof limits) != 0)
-        keeper_limit(s->fleet, box_link_number(s->box), &limits, on_limited, sandbox_ref(s));
-}
-
-static void on_bound(struct sandbox *s, const struct err *failed)
-{
-    struct err err = {0};
-    bool first = s->created_now;
-    s->fleet->starting--;
-    if (failed != NULL) {
-        move(s, CHANGE_FAILED);
-        count_running(s, -1);
-        // Its first box decides whether there is such a sandbox at all.
-        if (first)
-            s->destroy_wanted = true;
-        err = lifecycle_told(failed);
-        tell(s, &s->wakers, &err);
-        settle(s);
-        fleet_check_stopped(s->fleet);
-        return;
-    }
-    move(s, CHANGE_BOUND);
-    s->row.boxes++;
-    s->created_now = false;
-    if (s->destroy_wanted) { // its row says so, and goes on saying it
-        settle(s);
-        return;
-    }
-    if (lifecycle_store(s, &err) < 0) {
-        s->destroy_wanted = first;
-        tell(s, &s->wakers, &err);
-        if (first)
-            settle(s);
-        else
-            sandbox_sleep(s, "its row could not be stored", NULL, NULL);
-        return;
-    }
-    catch_up(s);
-    sandbox_event(s, first ? "created" : "woke", NULL);
-    if (first)
-        s->fleet->counted.created++;
-    else
-        s->fleet->counted.woken++;
-    for (struct waiter *w = s->wakers; w != NULL; w = w->next)
-        fleet_time(s->fleet, first ? TIMING_CREATE : TIMING_WAKE, clock_ns() - w->since_ns);
-    tell(s, &s->wakers, NULL);
-    settle(s);
-}
-
-static void on_claimed(void *data, const struct keeper_event *ev, const struct err *err)
-{
-    struct sandbox *s = data;
-    if (ev != NULL)
-        attach(s, ev->msg.box.box, (struct guest_peer){.sock = ev->guest, .version = WIRE_VERSION});
-    on_bound(s, err);
-    sandbox_unref(s);
-}
-
-static void claim_box(struct sandbox *s)
-{
-    struct claim claim = {
-        .image = s->row.image,
-        .limits = s->asked,
-        .disk = disk_of(s),
-    };
-    if (claim.disk != 0)
-        claim.disk_kind = DISK_KEPT;
-    else
-        claim.disk_kind = s->fleet->welcome.has_volume ? DISK_BLANK : DISK_TMPFS;
-    keeper_claim(s->fleet, &claim, on_claimed, sandbox_ref(s));
-}
-
-// A box that is still in the keeper's pool: only what was taken can be ended.
-static void take_to_end(struct sandbox *s)
-{
-    struct box_limits limits = limits_default();
-    keeper_take(s->fleet, box_link_number(s->box), &limits, 0, NULL, NULL);
-}
-
-// A ready box has the default limits until the keeper has set others. One that has died in the pool
-// meanwhile (lifecycle_box_gone) is nobody's fault: another one is asked for.
-static void on_taken(void *data, const struct keeper_event *ev, const struct err *err)
-{
-    struct sandbox *s = data;
-    (void)ev;
-    if (err != NULL)
-        log_line(LOG_ERROR, "a ready box could not be taken", "sandbox", s->row.id, "error",
-                 err->msg, NULL);
-    if (err != NULL && s->box != NULL) {
-        take_to_end(s);
-        keeper_destroy(s->fleet, box_link_number(s->box), NULL, NULL);
-        detach(s);
-        sandbox_unref(s); // the box's
-    }
-    if (err != NULL && err->code == ERR_NOT_FOUND && !s->destroy_wanted)
-        claim_box(s);
-    else
-        on_bound(s, err);
-    sandbox_unref(s);
-}
-
-struct late {
-    struct sandbox *s;
-    uint64_t box;
-};
-
-// The answer of a take nobody waits for.
-static void on_late_taken(void *data, const struct keeper_event *ev, const struct err *err)
-{
-    struct late *late = data;
-    struct sandbox *s = late->s;
-    (void)ev;
-    if (err != NULL)
-        log_line(LOG_ERROR, "a ready box could not be taken", "sandbox", s->row.id, "error",
-                 err->msg, NULL);
-    if (err != NULL && sandbox_box(s) == late->box) {
-        take_to_end(s);
-        if (s->state == STATE_STOPPING) // what was asked for then was refused
-            keeper_destroy(s->fleet, late->box, NULL, NULL);
-        else
-            sandbox_sleep(s, "its box could not be taken", NULL, NULL);
-    }
-    sandbox_unref(s);
-    free(late);
-}
-
-static void take_late(struct sandbox *s)
-{
-    struct box_limits limits = lifecycle_limits(s);
-    struct late *late = calloc(1, sizeof *late);
-    if (late == NULL)
-        abort();
-    *late = (struct late){.s = sandbox_ref(s), .box = box_link_number(s->box)};
-    keeper_take(s->fleet, late->box, &limits, disk_of(s), on_late_taken, late);
-}
-
-static void take_box(struct sandbox *s)
-{
-    struct ready_box box;
-    struct box_limits limits = lifecycle_limits(s);
-    (void)fleet_take_ready(s->fleet, &box);
-    attach(s, box.number, (struct guest_peer){.sock = box.guest, .version = WIRE_VERSION});
-    if (has_default_limits(s)) {
-        take_late(s);
-        on_bound(s, NULL);
-    } else {
-        keeper_take(s->fleet, box.number, &limits, disk_of(s), on_taken, sandbox_ref(s));
-    }
-}
-
-static int admit(struct sandbox *s, struct err *err)
-{
-    struct box_limits limits = lifecycle_limits(s);
-    if (s->fleet->stopping)
-        return err_set(err, ERR_UNAVAILABLE, "the server is stopping");
-    if (admit_box(s->fleet, lifecycle_tenant(s), &limits, err) < 0) {
-        s->fleet->counted.refused++;
-        return -1;
-    }
-    return 0;
-}
-
-static void start(struct sandbox *s)
-{
-    struct err err = {0};
-    if (admit(s, &err) < 0) {
-        if (s->created_now)
-            s->destroy_wanted = true;
-        tell(s, &s->wakers, &err);
-        if (s->created_now)
-            settle(s);
-        return;
-    }
-    move(s, CHANGE_START);
-    s->asked = lifecycle_limits(s);
-    s->fleet->starting++;
-    count_running(s, 1);
-    if (suits_pool(s))
-        take_box(s);
-    else
-        claim_box(s);
-}
-
-int lifecycle_create_ready(struct sandbox *s, struct err *err)
-{
-    if (!suits_pool(s) || !has_default_limits(s))
-        return 0;
-    if (admit(s, err) < 0)
-        return -1;
-    const struct ready_box *next = &s->fleet->ready[s->fleet->n_ready - 1];
-    s->row.box = (int64_t)next->number;
-    s->row.run = (int64_t)s->fleet->welcome.run;
-    s->row.status = SANDBOX_RUNNING;
-    s->row.boxes = 1;
-    if (db_sandbox_add(s->fleet->config.db, &s->row, err) < 0) {
-        s->row.box = 0;
-        s->row.status = SANDBOX_SLEEPING;
-        s->row.boxes = 0;
-        return -1;
-    }
-    struct ready_box box;
-    (void)fleet_take_ready(s->fleet, &box);
-    count_running(s, 1);
-    attach(s, box.number, (struct guest_peer){.sock = box.guest, .version = WIRE_VERSION});
-    move(s, CHANGE_BOUND);
-    s->created_now = false;
-    return 1;
-}
-
-void lifecycle_created(struct sandbox *s)
-{
-    take_late(s);
-}
-
-void lifecycle_abandon(struct sandbox *s)
-{
-    if (s->box != NULL) {
-        take_to_end(s);
-        keeper_destroy(s->fleet, box_link_number(s->box), NULL, NULL);
-        detach(s);
-        count_running(s, -1);
-        move(s, CHANGE_BOX_GONE);
-        sandbox_unref(s); // the box's
-    }
-    move(s, CHANGE_DESTROY);
-    move(s, CHANGE_FORGET);
-    fleet_remove(s);
-}
-
-void lifecycle_adopt(struct sandbox *s, uint64_t box, struct guest_peer guest)
-{
-    attach(s, box, guest);
-    count_running(s, 1);
-    move(s, CHANGE_BOUND);
-}
-
 // --- ending a box
 
 static void stop_grace(struct sandbox *s)
@@ -452,7 +156,7 @@ static void stop_grace(struct sandbox *s)
 static void stop(struct sandbox *s)
 {
     stop_grace(s);
-    move(s, CHANGE_STOP);
+    lifecycle_move(s, CHANGE_STOP);
     keeper_destroy(s->fleet, box_link_number(s->box), NULL, NULL);
 }
 
@@ -493,7 +197,7 @@ static void on_sessions_saved(void *data)
 
 static void quiet(struct sandbox *s)
 {
-    move(s, CHANGE_QUIET);
+    lifecycle_move(s, CHANGE_QUIET);
     sessions_save(s, on_sessions_saved, sandbox_ref(s));
 }
 
@@ -514,7 +218,7 @@ void lifecycle_box_ended(struct sandbox *s, const struct keeper_ended *msg)
     bool asked = s->state == STATE_STOPPING;
     stop_grace(s);
     if (!asked)
-        move(s, CHANGE_STOP); // nothing is started in it any more
+        lifecycle_move(s, CHANGE_STOP); // nothing is started in it any more
     box_link_lost(s->box, reason, limits);
     if (s->destroy_wanted)
         return;
@@ -530,17 +234,17 @@ void lifecycle_box_ended(struct sandbox *s, const struct keeper_ended *msg)
 void lifecycle_box_gone(struct sandbox *s)
 {
     stop_grace(s);
-    detach(s);
+    bind_detach(s);
     if (s->state == STATE_STARTING) { // on_taken goes on
         sandbox_unref(s);             // the box's
         return;
     }
-    count_running(s, -1);
-    move(s, CHANGE_BOX_GONE);
+    lifecycle_count_running(s, -1);
+    lifecycle_move(s, CHANGE_BOX_GONE);
     if (!s->destroy_wanted)
         store_or_log(s);
-    tell(s, &s->sleepers, NULL);
-    settle(s);
+    lifecycle_tell(s, &s->sleepers, NULL);
+    lifecycle_settle(s);
     fleet_check_stopped(s->fleet);
     sandbox_unref(s); // the box's
 }
@@ -561,11 +265,11 @@ static void forget(struct sandbox *s)
         tenant->disk -= s->row.disk;
     }
     s->fleet->counted.destroyed++;
-    move(s, CHANGE_FORGET);
+    lifecycle_move(s, CHANGE_FORGET);
     fleet_remove(s);
     followers_end(s);
     log_line(LOG_INFO, "sandbox destroyed", "sandbox", s->row.id, NULL);
-    tell(s, &s->destroyers, NULL);
+    lifecycle_tell(s, &s->destroyers, NULL);
     sandbox_unref(s); // of those in destruction
 }
 
@@ -582,17 +286,17 @@ static void on_disk_dropped(void *data, const struct keeper_event *ev, const str
 static void destroy(struct sandbox *s)
 {
     sandbox_ref(s); // until it is gone
-    move(s, CHANGE_DESTROY);
+    lifecycle_move(s, CHANGE_DESTROY);
     tell_destroyed(s);
-    if (disk_of(s) != 0 && s->row.boxes > 0)
-        keeper_disk_drop(s->fleet, disk_of(s), on_disk_dropped, s);
+    if (bind_disk(s) != 0 && s->row.boxes > 0)
+        keeper_disk_drop(s->fleet, bind_disk(s), on_disk_dropped, s);
     else
         forget(s);
 }
 
 // --- what is wanted next
 
-static void settle(struct sandbox *s)
+void lifecycle_settle(struct sandbox *s)
 {
     sandbox_ref(s);
     if (s->destroy_wanted) {
@@ -606,12 +310,12 @@ static void settle(struct sandbox *s)
     } else if (s->state == STATE_RUNNING && s->sleepers != NULL) {
         quiet(s);
     } else if (s->state == STATE_RUNNING && s->wakers != NULL) {
-        tell(s, &s->wakers, NULL);
+        lifecycle_tell(s, &s->wakers, NULL);
     } else if (s->state == STATE_SLEEPING && s->sleepers != NULL) {
-        tell(s, &s->sleepers, NULL); // it never got a box
-        settle(s);
+        lifecycle_tell(s, &s->sleepers, NULL); // it never got a box
+        lifecycle_settle(s);
     } else if (s->state == STATE_SLEEPING && s->wakers != NULL) {
-        start(s);
+        bind_start(s);
     }
     sandbox_unref(s);
 }
@@ -620,14 +324,14 @@ void lifecycle_start(struct sandbox *s, sandbox_fn fn, void *data, bool created,
 {
     sandbox_touch(s);
     wait_in(&s->wakers, fn, data, created, since_ns);
-    settle(s);
+    lifecycle_settle(s);
 }
 
 void lifecycle_resume_destroy(struct sandbox *s)
 {
     s->destroy_wanted = true;
     s->row.boxes = 1; // whatever it had: its disk is looked for
-    settle(s);
+    lifecycle_settle(s);
 }
 
 void sandbox_wake(struct sandbox *s, sandbox_fn fn, void *data)
@@ -665,7 +369,7 @@ void sandbox_sleep(struct sandbox *s, const char *why, sandbox_fn fn, void *data
     } else {
         log_line(LOG_INFO, "sandbox falls asleep", "sandbox", s->row.id, "why", why, NULL);
         wait_in(&s->sleepers, fn, data, false, 0);
-        settle(s);
+        lifecycle_settle(s);
     }
 }
 
@@ -687,8 +391,8 @@ void sandbox_destroy(struct sandbox *s, sandbox_fn fn, void *data)
     if (lifecycle_store(s, &err) < 0) {
         s->destroy_wanted = false;
         s->row.status = before;
-        tell(s, &s->destroyers, &err);
+        lifecycle_tell(s, &s->destroyers, &err);
         return;
     }
-    settle(s);
+    lifecycle_settle(s);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sandboxes in memory, for the files of this room: fleet.c (all of them, and their beginning),
-// lifecycle.c (how one moves from state to state), adopt.c (after a restart), admit.c (quotas),
-// keeper-link.c, box-link.c and job.c (what runs in a box), event.c.
+// create.c, lifecycle.c (how one moves from state to state), bind.c (how it gets a box), adopt.c
+// (after a restart), admit.c (quotas), keeper-link.c, box-link.c and job.c (what runs in a box),
+// event.c.
 #pragma once
 
 #include "base/map.h"
@@ -112,6 +113,8 @@ struct fleet {
 
 // Takes the row's texts. The sandbox is in the fleet, sleeping, without a reference.
 struct sandbox *fleet_add(struct fleet *fleet, struct sandbox_row *row);
+// In memory or from its row. NULL: there is none (err untouched), or err.
+struct sandbox *fleet_look_up(struct fleet *fleet, int64_t tenant, const char *id, struct err *err);
 struct tenant *fleet_tenant(struct fleet *fleet, int64_t number, struct err *err); // NULL: err
 void fleet_quotas(struct fleet *fleet, struct tenant *tenant, const struct tenant_row *row);
 void name_make(char *ret, size_t size, const char *prefix); // prefix and 12 random letters
@@ -136,14 +139,12 @@ int admit_box(struct fleet *fleet, const struct tenant *tenant, const struct box
 // --- lifecycle.c
 
 void lifecycle_start(struct sandbox *s, sandbox_fn fn, void *data, bool created, int64_t since_ns);
-// A new sandbox takes a box that is ready: its row is written once, with the box. 1 when it did, 0
-// when there is none that suits, -1 and err.
-int lifecycle_create_ready(struct sandbox *s, struct err *err);
-void lifecycle_created(struct sandbox *s); // its row is there: the keeper is told
-void lifecycle_abandon(struct sandbox *s); // it has no row: as if it had never been
+void lifecycle_move(struct sandbox *s, enum sandbox_change change); // asserts that it is possible
+void lifecycle_settle(struct sandbox *s);                           // what is wanted next
+void lifecycle_tell(struct sandbox *s, struct waiter **list, const struct err *err);
+void lifecycle_count_running(struct sandbox *s, int by);
 int lifecycle_store(struct sandbox *s, struct err *err);
 struct tenant *lifecycle_tenant(struct sandbox *s);
-void lifecycle_adopt(struct sandbox *s, uint64_t box, struct guest_peer guest); // it was running
 void lifecycle_box_ended(struct sandbox *s, const struct keeper_ended *msg);
 void lifecycle_box_gone(struct sandbox *s);
 void lifecycle_resume_destroy(struct sandbox *s);
@@ -151,6 +152,18 @@ struct box_limits lifecycle_limits(const struct sandbox *s);
 void lifecycle_count_memory(struct sandbox *s); // after row.memory changed
 // What the keeper said, as a client shall hear it: its own troubles are neither quotas nor rights.
 struct err lifecycle_told(const struct err *err);
+
+// --- bind.c
+
+void bind_start(struct sandbox *s);          // asks for a box, if there may be one
+void bind_detach(struct sandbox *s);         // the keeper has ended its box, or will
+uint64_t bind_disk(const struct sandbox *s); // the number of its disk; 0: none is kept
+// A new sandbox takes a box that is ready: its row is written once, with the box. 1 when it did, 0
+// when there is none that suits, -1 and err.
+int bind_create_ready(struct sandbox *s, struct err *err);
+void bind_created(struct sandbox *s); // its row is there: the keeper is told
+void bind_abandon(struct sandbox *s); // it has no row: as if it had never been
+void bind_adopt(struct sandbox *s, uint64_t box, struct guest_peer guest); // it was running
 
 // --- adopt.c
 
