@@ -63,12 +63,24 @@ struct guest {
     struct exec execs[GUEST_EXECS_MAX];
 };
 
+// What a child shall become, and why it did not.
+struct plan {
+    const struct guest_exec *msg;
+    const char *cwd;
+    char **argv, **envp;
+    int streams[EXEC_STREAMS]; // what becomes 0, 1, 2 and, with GUEST_EXEC_CONTROL, its two
+    enum guest_step step;
+    int sys_errno;
+};
+
 struct guest_boot;
 
 // Before the root is known: cgroups, network, /proc, /dev, /sys staged. Ends the guest on failure.
 void guest_boot(const struct guest_boot *boot);
 // Takes the root that the keeper sent, enters it, and becomes powerless.
 void guest_take_root(struct guest *guest, const struct guest_root *msg, struct wire_fds *fds);
+// The child of an exec, on a stack of its own in the guest's memory. `arg` is its plan.
+int guest_run_child(void *arg);
 // Starts what a GUEST_EXEC message asks for and answers it.
 void guest_exec(struct guest *guest, const struct guest_exec *msg, size_t len,
                 struct wire_fds *fds);
