@@ -31,11 +31,6 @@ struct adoption {
     int64_t since_ns;
 };
 
-bool adopt_is_on(const struct fleet *fleet)
-{
-    return fleet->adoption != NULL;
-}
-
 static struct adoption *adoption_get(struct fleet *fleet)
 {
     if (fleet->adoption == NULL) {

@@ -262,11 +262,6 @@ const struct sandbox_row *sandbox_row(const struct sandbox *s)
     return &s->row;
 }
 
-struct fleet *sandbox_fleet(const struct sandbox *s)
-{
-    return s->fleet;
-}
-
 uint64_t sandbox_box(const struct sandbox *s)
 {
     return s->box != NULL ? box_link_number(s->box) : 0;

@@ -7,7 +7,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "sandbox/sandbox-internal.h"
@@ -23,7 +22,6 @@ static struct job *job_new(struct box_link *box, const struct job_events *events
         abort();
     job->box = box;
     job->streams = no_streams;
-    job->started_ns = clock_ns();
     job->events = events;
     job->data = data;
     return job;
@@ -274,11 +272,6 @@ int job_pid(const struct job *job)
 struct guest_peer job_guest(const struct job *job)
 {
     return job->box != NULL ? box_link_guest(job->box) : (struct guest_peer){.sock = -1};
-}
-
-int64_t job_started_ns(const struct job *job)
-{
-    return job->started_ns;
 }
 
 struct job_streams *job_streams(struct job *job)

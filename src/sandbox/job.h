@@ -41,7 +41,6 @@ struct job *job_start(struct sandbox *s, const struct exec_spec *spec, int64_t t
 uint32_t job_id(const struct job *job); // in its box
 int job_pid(const struct job *job);     // in the box, once started
 struct guest_peer job_guest(const struct job *job);
-int64_t job_started_ns(const struct job *job); // clock_ns()
 
 // The streams, -1 where there is none. They are the job's, non-blocking, closed by job_free; a
 // taken one is the caller's.

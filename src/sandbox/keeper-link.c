@@ -36,7 +36,6 @@ struct keeper_link {
     unsigned under_way;
     struct asked *bucket[BUCKETS];         // sent
     struct asked *queue_head, *queue_tail; // not sent yet
-    unsigned queued;
 };
 
 static int send_one(struct keeper_link *k, const struct asked *a, struct err *err)
@@ -95,7 +94,6 @@ static void pump(struct keeper_link *k)
         k->queue_head = a->next;
         if (k->queue_head == NULL)
             k->queue_tail = NULL;
-        k->queued--;
         if (send_one(k, a, &err) < 0) {
             answer(a, NULL, &err);
             continue;
@@ -129,13 +127,7 @@ static void submit(struct fleet *fleet, struct asked *a)
     else
         k->queue_head = a;
     k->queue_tail = a;
-    k->queued++;
     pump(k);
-}
-
-unsigned keeper_pending(const struct fleet *fleet)
-{
-    return fleet->keeper->under_way + fleet->keeper->queued;
 }
 
 void keeper_claim(struct fleet *fleet, const struct claim *claim, keeper_fn fn, void *data)

@@ -171,7 +171,6 @@ int adopt_live(struct fleet *fleet, const struct keeper_event *ev); // takes ev-
 void adopt_welcome(struct fleet *fleet, const struct keeper_welcome *msg);
 void adopt_listed(struct sandbox *s);   // its guest has told which jobs it has, or is gone
 void adopt_unlisted(struct sandbox *s); // its box went before its guest had told
-bool adopt_is_on(const struct fleet *fleet);
 void adopt_drop(struct fleet *fleet);
 
 // --- keeper-link.c: requests to the keeper, answered by callback; a bounded number is under way
@@ -189,7 +188,6 @@ void keeper_limit(struct fleet *fleet, uint64_t box, const struct box_limits *li
 void keeper_disk_drop(struct fleet *fleet, uint64_t disk, keeper_fn fn, void *data);
 void keeper_disk_list(struct fleet *fleet, uint64_t above, keeper_fn fn, void *data);
 void keeper_usage(struct fleet *fleet, uint64_t box, keeper_fn fn, void *data);
-unsigned keeper_pending(const struct fleet *fleet);
 
 // --- box-link.c
 
@@ -224,7 +222,6 @@ struct job {
     bool listed;     // told by the guest after a restart, not taken over yet
     bool exited;     // with it: how it ended is in `ending`
     struct guest_exited ending;
-    int64_t started_ns;
     int64_t deadline_ms; // of the clock on the wall; 0: none
     uv_timer_t *timer;
     struct job_streams streams;

@@ -106,8 +106,7 @@ void sandbox_unref(struct sandbox *s);
 // --- one sandbox
 
 const struct sandbox_row *sandbox_row(const struct sandbox *s); // as it is now
-struct fleet *sandbox_fleet(const struct sandbox *s);
-uint64_t sandbox_box(const struct sandbox *s); // the box's number, 0 when none
+uint64_t sandbox_box(const struct sandbox *s);                  // the box's number, 0 when none
 
 // Makes sure that it runs, waking it if it sleeps; every use of a sandbox begins with this. Counts
 // as activity.
