@@ -42,11 +42,23 @@ struct http_listener {
     bool local; // a unix socket
 };
 
+// Whether the body of a request is left in the socket for whoever takes the connection (http_take):
+// its handler is called as soon as its head is there. `target` is cut at HTTP_PEEK bytes, `host` is
+// "" where there is none, `length` UINT64_MAX when the body is chunked.
+struct http_peek {
+    char method[8];
+    char target[256];
+    char host[136];
+    uint64_t length;
+};
+typedef bool (*http_raw_fn)(void *data, const struct http_peek *peek);
+
 struct http_config {
     uv_loop_t *loop;
     const struct http_listener *listeners;
     unsigned n_listeners;
     http_handler_fn handler;
+    http_raw_fn is_raw; // NULL: no request is
     void *data;
     unsigned idle_seconds; // 0: EDGE_IDLE_SECONDS; for tests
 };
@@ -95,6 +107,34 @@ void http_on_drain(struct http_request *req, http_close_fn fn, void *data);
 void http_stream_end(struct http_request *req);
 
 void http_on_close(struct http_request *req, http_close_fn fn, void *data); // NULL: nobody any more
+
+// --- taking the connection: large bodies, other protocols
+
+// The socket itself, with what the answer's head needs. Everything is the caller's.
+struct http_taken {
+    struct http_server *server;
+    int fd; // non-blocking
+    bool local;
+    bool keep;         // HTTP/1.1 and nothing was pipelined: it may be given back
+    bool expects;      // wants "HTTP/1.1 100 Continue" before it sends its body
+    bool chunked;      // how its body is framed; `early` is the beginning of it
+    uint64_t length;   // 0 when there is none, or when chunked
+    struct buf early;  // bytes behind the head that were read already
+    struct buf headers; // "Name: value\r\n" of every header that was added to the answer
+};
+
+bool http_is_raw(const struct http_request *req); // its body was not read
+// Instead of http_reply and http_stream_begin; the request is over for its holder (its context is
+// freed soon after, on_close is not called). ERR_CONFLICT when bytes of the body, or of a next
+// request, are where they cannot be had any more: answer with an error then.
+int http_take(struct http_request *req, struct http_taken *ret, struct err *err);
+// Gives the connection back after a whole answer was written: the next request on it is read by the
+// server. Closes it where `keep` is false or the server drains. Frees what is left in `taken`.
+void http_give(struct http_taken *taken);
+void http_taken_close(struct http_taken *taken); // closes and frees
+// Appends "HTTP/1.1 200 OK\r\n", Date, the taken headers; fields of the answer's own and the empty
+// line are the caller's to append.
+void http_taken_head(const struct http_taken *taken, unsigned status, struct buf *ret);
 
 // A place for the layer above: one pointer, freed by it with the request (called when the request
 // is over, however it ended).
