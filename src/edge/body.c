@@ -306,6 +306,18 @@ static int read_map(struct body *body, const struct field *f, json_t *value, str
     return 0;
 }
 
+static int read_json(struct body *body, const struct field *f, const json_t *value,
+                     const char **ret, struct err *err)
+{
+    char *text = own(body, json_dumps(value, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENCODE_ANY));
+    if (text == NULL)
+        return no_memory(err);
+    if (f->max > 0 && strlen(text) > (size_t)f->max)
+        return err_set(err, ERR_INVALID, "is longer than %lld bytes", (long long)f->max);
+    *ret = text;
+    return 0;
+}
+
 static int read_object(struct body *body, const struct schema *schema, json_t *object, char *at,
                        struct err *err);
 
@@ -333,6 +345,8 @@ static int read_value(struct body *body, const struct field *f, json_t *value, v
         return read_map(body, f, value, at, err);
     case FIELD_USER:
         return body_read_user(value, at, err);
+    case FIELD_JSON:
+        return read_json(body, f, value, at, err);
     case FIELD_OBJECT:
         if (!json_is_object(value))
             return expected(err, "an object");

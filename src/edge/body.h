@@ -34,6 +34,7 @@ enum field_type {
     FIELD_LABELS,  // struct body_map; names and values of at most EDGE_LABEL_MAX bytes
     FIELD_USER,    // struct body_user: "root", "user", a uid, "uid:gid"
     FIELD_SIGNAL,  // struct body_int: 15, "TERM", "SIGTERM"
+    FIELD_JSON,    // const char *; any value, as text without spaces, names in order. `max` bytes
     FIELD_OBJECT,  // a struct of its own, by the table `sub`
     FIELD_LATER,   // of a part that this version does not have: refused
     FIELD_FIXED,   // cannot be changed once it is set: refused

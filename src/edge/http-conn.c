@@ -153,6 +153,9 @@ static void conn_new(struct listener *listener, struct MHD_Connection *mhd, void
     conn->listener = listener;
     conn->fd = info->connect_fd;
     frame_init(&conn->frame);
+    conn->frame.is_raw = server->is_raw;
+    conn->frame.raw_data = server->data;
+    buf_init(&conn->early, HTTP_POOL);
     TAILQ_INSERT_TAIL(&server->conns, conn, all);
     conn_set_idle(conn);
     atomic_store_explicit(&conns[conn->fd], conn, memory_order_relaxed);
@@ -165,7 +168,7 @@ static void conn_new(struct listener *listener, struct MHD_Connection *mhd, void
 static void conn_free(struct conn *conn)
 {
     struct http_server *server = conn->listener->server;
-    if (conn->frame.status != 0)
+    if (conn->frame.status != 0 || (conn->frame.state == FRAME_RAW && !conn->is_taken))
         linger_start(conn);
     // The library closes the descriptor next; a lingering copy would keep the watch alive.
     if (conn->is_watched)
@@ -178,6 +181,7 @@ static void conn_free(struct conn *conn)
         server_sweep(server, false);
     // Where there were too many, the library accepts again only when it is run once more.
     listener_mark(conn->listener);
+    buf_done(&conn->early);
     free(conn);
 }
 
@@ -264,7 +268,7 @@ void conn_sweep(struct http_server *server, uint64_t now)
     TAILQ_FOREACH(conn, &server->conns, all)
     {
         bool is_receiving = conn->req == NULL || conn->req->phase <= PHASE_BODY;
-        if (!is_receiving || conn->frame.state == FRAME_REFUSED)
+        if (!is_receiving || conn->is_taken || conn->frame.state == FRAME_REFUSED)
             continue;
         if (has_ended(conn) || is_too_slow(conn, now))
             (void)shutdown(conn->fd, SHUT_RDWR);

@@ -80,9 +80,15 @@ void frame_init(struct frame *frame)
 
 static void start_message(struct frame *f)
 {
-    unsigned heads = f->heads;
-    frame_init(f);
-    f->heads = heads;
+    struct frame next = {
+        .state = FRAME_START, .heads = f->heads, .is_raw = f->is_raw, .raw_data = f->raw_data};
+    *f = next;
+}
+
+static void note(char *text, size_t size, unsigned at, char c)
+{
+    if (at + 1 < size)
+        text[at] = c;
 }
 
 static bool in_head(enum frame_state state)
@@ -152,6 +158,7 @@ static bool feed_start(struct frame *f, char c)
     }
     if (!is(c, TOKEN))
         return bad(f, "the request line does not begin with a method");
+    note(f->peek.method, sizeof f->peek.method, 0, c);
     f->at = 1;
     f->state = FRAME_METHOD;
     return true;
@@ -165,6 +172,7 @@ static bool feed_method(struct frame *f, char c)
     }
     if (!is(c, TOKEN) || ++f->at > METHOD_MAX)
         return bad(f, "the method is not a word");
+    note(f->peek.method, sizeof f->peek.method, f->at - 1, c);
     return true;
 }
 
@@ -186,6 +194,7 @@ static bool feed_target(struct frame *f, char c)
         return bad(f, "the query has too many parameters");
     if (c == '?')
         f->state = FRAME_QUERY;
+    note(f->peek.target, sizeof f->peek.target, f->n_target, c);
     f->n_target++;
     return true;
 }
@@ -318,6 +327,7 @@ static bool feed_value(struct frame *f, char c)
     case FRAME_CODING:
         return feed_coding(f, c);
     case FRAME_HOST:
+        note(f->peek.host, sizeof f->peek.host, f->n_host_bytes++, c);
         return is(c, HOST) || bad(f, "Host is not a host");
     case FRAME_COOKIE:
         return count_cookie(f, c);
@@ -332,6 +342,11 @@ static bool head_ends(struct frame *f)
     f->state = FRAME_BODY;
     if (f->minor == 1 && f->n_host == 0)
         return bad(f, "there is no Host header");
+    f->peek.length = f->n_coding > 0 ? HTTP_CHUNKED : f->left;
+    if (f->is_raw != NULL && f->is_raw(f->raw_data, &f->peek)) {
+        f->state = FRAME_RAW;
+        return true;
+    }
     if (f->left > EDGE_BODY_MAX)
         return refuse(f, 413, "the body is too large");
     if (f->n_coding > 0)
@@ -450,6 +465,7 @@ static bool feed_byte(struct frame *f, char c)
         return feed_end(f, c);
     case FRAME_BODY:
     case FRAME_CHUNK:
+    case FRAME_RAW:
     case FRAME_REFUSED:
     case FRAME_STATE_MAX:
         break;
@@ -510,7 +526,7 @@ static size_t feed_some(struct frame *f, const char *data, size_t len)
 size_t frame_feed(struct frame *f, const char *data, size_t len)
 {
     size_t at = 0;
-    while (at < len && f->state != FRAME_REFUSED)
+    while (at < len && f->state != FRAME_REFUSED && f->state != FRAME_RAW)
         at += feed_some(f, data + at, len - at);
     return at;
 }

@@ -15,6 +15,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "edge/http-peek.h"
+
 enum frame_state {
     FRAME_START,      // first byte of a request, or one CR LF before it
     FRAME_START_LF,   //
@@ -38,6 +40,7 @@ enum frame_state {
     FRAME_CHUNK_LF,
     FRAME_LAST_CR, // the empty line behind the chunk of size 0
     FRAME_LAST_LF,
+    FRAME_RAW,     // the head of a message whose body somebody else reads: nothing more is
     FRAME_REFUSED, // nothing more is read
     FRAME_STATE_MAX,
 };
@@ -45,6 +48,12 @@ enum frame_state {
 enum frame_field { FRAME_OTHER, FRAME_LENGTH, FRAME_CODING, FRAME_HOST, FRAME_COOKIE };
 
 struct frame {
+    // Set once, may be NULL: whether the body of this message, and whatever follows it, is left for
+    // somebody else.
+    bool (*is_raw)(void *data, const struct http_peek *peek);
+    void *raw_data;
+    struct http_peek peek; // filled while is_raw is set
+    unsigned n_host_bytes;
     enum frame_state state;
     enum frame_state refused_in; // where it was found
     enum frame_field field;      // the header whose value is read

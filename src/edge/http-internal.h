@@ -8,6 +8,7 @@
 //   http-conn.c     connections: idle, gone, slow, lingering
 //   http-request.c  a message becomes a request, and its answer
 //   http-stream.c   answers of unknown length
+//   http-take.c     connections that leave the library
 #pragma once
 
 #include <microhttpd.h>
@@ -54,6 +55,8 @@ struct conn {
     bool is_idle;
     bool is_watched;
     bool is_asked; // whether its client has ended it, since bytes came
+    bool is_taken; // what the library has is not its socket any more
+    struct buf early; // of a raw request: what was read behind its head
     char held[16];
     char peer[64]; // "" until asked for
 };
@@ -90,6 +93,8 @@ struct http_request {
     bool is_drained;   // its holder is to be told
     bool is_active;    // counted
     bool must_close;   // the connection, after the answer
+    bool is_raw;       // its body was not read
+    bool is_old;       // HTTP/1.0
     uint64_t born;     // tick
     struct buf target;
     struct buf body;
@@ -115,6 +120,7 @@ TAILQ_HEAD(leaver_list, leaver);
 struct http_server {
     uv_loop_t *loop;
     http_handler_fn handler;
+    http_raw_fn is_raw;
     void *data;
     unsigned idle_seconds;
     struct listener *listeners;
@@ -134,6 +140,7 @@ struct http_server {
     bool is_stopping;
     unsigned conns_max;
     unsigned n_conns, n_active, n_lingering, n_spare;
+    unsigned n_taken;
     struct conn_list conns, idle;
     struct request_list requests, young, drained, spare;
     struct leaver_list lingering;

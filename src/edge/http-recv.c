@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/buf.h"
 #include "edge/http-internal.h"
 
 __attribute__((visibility("default"))) ssize_t recv(int fd, void *buf, size_t len, int flags);
@@ -58,6 +59,8 @@ static ssize_t look(struct conn *conn, char *buf, size_t held, size_t have, size
         return conn->ending == NULL ? reset()
                                     : give_ending(conn, buf, good - frame_held(frame), len);
     }
+    if (frame->state == FRAME_RAW)
+        (void)buf_append(&conn->early, buf + good, have - good);
     // The library takes a buffer that is not full for the last one until the socket stirs again.
     if (have == len)
         frame_release(frame);
@@ -72,6 +75,8 @@ static ssize_t receive(struct conn *conn, char *buf, size_t len, int flags)
         return give_ending(conn, buf, 0, len);
     if (conn->frame.state == FRAME_REFUSED)
         return reset();
+    if (conn->frame.state == FRAME_RAW) // the rest is for whoever takes the connection
+        return again();
     size_t held = frame_held(&conn->frame);
     if (len <= held) // never with the library's buffers
         return reset();

@@ -337,6 +337,14 @@ static void work(struct http_request *req)
     server_tick(server);
 }
 
+// What is left of its body would be taken for the next request.
+static void work_raw(struct http_request *req)
+{
+    req->is_raw = true;
+    req->must_close = true;
+    work(req);
+}
+
 static enum MHD_Result collect(struct http_request *req, const char *upload, size_t *upload_len)
 {
     int r = buf_append(&req->body, upload, *upload_len);
@@ -352,7 +360,6 @@ enum MHD_Result request_step(void *cls, struct MHD_Connection *mhd, const char *
     (void)cls;
     (void)mhd;
     (void)url; // decoded, and cut at a NUL: nobody shall use it
-    (void)version;
     if (req == NULL || req->is_cut || req->server->is_stopping)
         return MHD_NO;
     switch (req->phase) {
@@ -360,8 +367,11 @@ enum MHD_Result request_step(void *cls, struct MHD_Connection *mhd, const char *
         req->method_name = method;
         req->method = method_of(method);
         req->phase = PHASE_BODY;
+        req->is_old = strcmp(version, "HTTP/1.0") == 0;
         if (frame_refuses(&req->conn->frame, req->number))
             refuse(req);
+        else if (req->conn->frame.state == FRAME_RAW && req->number == req->conn->frame.heads)
+            work_raw(req);
         return MHD_YES;
     case PHASE_BODY:
         if (*upload_len > 0)

@@ -235,6 +235,7 @@ static struct http_server *server_new(const struct http_config *config)
         abort();
     server->loop = config->loop;
     server->handler = config->handler;
+    server->is_raw = config->is_raw;
     server->data = config->data;
     server->idle_seconds = config->idle_seconds != 0 ? config->idle_seconds : EDGE_IDLE_SECONDS;
     server->conns_max = most_conns();
@@ -303,7 +304,7 @@ void http_drain(struct http_server *server)
 
 unsigned http_active(const struct http_server *server)
 {
-    return server->n_active;
+    return server->n_active + server->n_taken;
 }
 
 static bool resume_all(struct http_server *server)

@@ -17,6 +17,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "edge/http-peek.h"
 
 enum http_method {
     HTTP_GET = 1u << 0,
@@ -42,15 +43,8 @@ struct http_listener {
     bool local; // a unix socket
 };
 
-// Whether the body of a request is left in the socket for whoever takes the connection (http_take):
-// its handler is called as soon as its head is there. `target` is cut at HTTP_PEEK bytes, `host` is
-// "" where there is none, `length` UINT64_MAX when the body is chunked.
-struct http_peek {
-    char method[8];
-    char target[256];
-    char host[136];
-    uint64_t length;
-};
+// Whether the body of a request is left in the socket, for whoever takes the connection (http_take):
+// its handler is called as soon as its head is there.
 typedef bool (*http_raw_fn)(void *data, const struct http_peek *peek);
 
 struct http_config {

@@ -255,6 +255,76 @@ static void describe(struct http_request *req, const struct target *target)
     http_reply(req, 200, "application/json", &body);
 }
 
+// Raw bodies are for /take: the connection is taken, the body read from the socket by blocking
+// (it is a test), an answer written by hand, and the connection given back.
+static bool is_raw(void *data, const struct http_peek *peek)
+{
+    (void)data;
+    return strncmp(peek->target, "/take", 5) == 0 || strcmp(peek->host, "raw.host") == 0;
+}
+
+static size_t read_body(const struct http_taken *taken)
+{
+    char block[64 * 1024];
+    size_t got = taken->early.len;
+    while (got < taken->length) {
+        size_t want = taken->length - got < sizeof block ? taken->length - got : sizeof block;
+        ssize_t n = read(taken->fd, block, want);
+        if (n <= 0)
+            break;
+        got += (size_t)n;
+    }
+    return got;
+}
+
+static void take(struct http_request *req, const struct target *target)
+{
+    struct http_taken taken;
+    struct err err;
+    auto_buf answer;
+    char text[128];
+    bool raw = http_is_raw(req);
+    if (http_take(req, &taken, &err) < 0) {
+        fail(req, 409, err.msg);
+        return;
+    }
+    (void)fd_set_nonblock(taken.fd, 0);
+    if (taken.expects)
+        (void)fd_write_all(taken.fd, "HTTP/1.1 100 Continue\r\n\r\n", 25);
+    size_t got = read_body(&taken);
+    int n = snprintf(text, sizeof text, "%d %zu %zu %d\n", raw, (size_t)taken.length, got,
+                     taken.chunked);
+    buf_init(&answer, 4096);
+    http_taken_head(&taken, 200, &answer);
+    (void)buf_printf(&answer, "Content-Length: %d\r\n\r\n%s", n, text);
+    (void)fd_write_all(taken.fd, answer.data, answer.len);
+    (void)fd_set_nonblock(taken.fd, 1);
+    buf_reset(&taken.early);
+    if (target_query(target, "close") != NULL)
+        http_taken_close(&taken);
+    else
+        http_give(&taken);
+}
+
+static void on_take_later(uv_timer_t *timer)
+{
+    struct work *work = timer->data;
+    static const struct target none;
+    struct http_request *req = work->req;
+    http_on_close(req, NULL, NULL);
+    end_work(work);
+    take(req, &none);
+}
+
+static void take_later(struct http_request *req, const struct target *target)
+{
+    struct work *work = begin_work(req);
+    work->has_timer = true;
+    (void)uv_timer_init(&app.loop, &work->timer);
+    work->timer.data = work;
+    (void)uv_timer_start(&work->timer, on_take_later, number(target, "ms", 10), 0);
+}
+
 static void route(struct http_request *req, const struct target *target)
 {
     size_t len;
@@ -282,6 +352,12 @@ static void route(struct http_request *req, const struct target *target)
         reply_text(req, 200, "sent\n", 5);
     } else if (target_match(target, "/status", NULL)) {
         fail(req, (unsigned)number(target, "code", 200), "some text\n");
+    } else if (target_match(target, "/take", NULL) || target_match(target, "/plain-take", NULL)) {
+        take(req, target);
+    } else if (target_match(target, "/take/later", NULL)) {
+        take_later(req, target);
+    } else if (target_match(target, "/take/no", NULL)) {
+        fail(req, 403, "not that\n");
     } else if (target_match(target, "/stats", NULL)) {
         stats(req);
     } else if (target->n_segments > 0 && strcmp(target->segments[0], "describe") == 0) {
@@ -352,6 +428,7 @@ int main(int argc, char **argv)
         .listeners = listeners,
         .n_listeners = argc > 3 ? 2 : 1,
         .handler = handle,
+        .is_raw = is_raw,
         .idle_seconds = (unsigned)argument(argc, argv, 2),
     };
     if (http_start(&config, &app.server, &err) < 0) {
