@@ -15,6 +15,9 @@ struct api {
     uv_loop_t *loop;
     struct db *db;
     struct fleet *fleet;
+    struct mover *mover;
+    struct secrets *secrets;
+    struct egress *egress;
     char *cors;
     int64_t rate;
     int64_t run;

@@ -133,8 +133,12 @@ static int read_body(struct call *call)
     struct err err;
     size_t len;
     const char *data = http_body(call->req, &len);
-    if (is_raw_body(call))
+    if (is_raw_body(call) || (call->route->flags & ROUTE_STREAM_BODY))
         return 0;
+    if (http_is_raw(call->req)) {
+        call_error(call, ERROR_INVALID_REQUEST, NULL, "this request takes no such body");
+        return -1;
+    }
     if (call->route->body == NULL) {
         if (len == 0)
             return 0;
@@ -215,6 +219,9 @@ static int fill(struct api *api, const struct api_config *config, struct err *er
     api->loop = config->loop;
     api->db = config->db;
     api->fleet = config->fleet;
+    api->mover = config->mover;
+    api->secrets = config->secrets;
+    api->egress = config->egress;
     api->rate = config->rate;
     api->run = config->run;
     api->cors = strdup(config->cors != NULL ? config->cors : "");
@@ -237,6 +244,7 @@ int api_open(const struct api_config *config, struct api **ret, struct err *err)
 {
     if (sodium_init() < 0)
         return err_set(err, ERR_INTERNAL, "libsodium does not start");
+    body_wipe_freed();
     struct api *api = calloc(1, sizeof *api);
     if (api == NULL)
         abort();

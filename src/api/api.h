@@ -8,11 +8,17 @@
 #include "sandbox/sandbox.h"
 
 struct api;
+struct egress;
+struct mover;
+struct secrets;
 
 struct api_config {
     uv_loop_t *loop;
     struct db *db;
     struct fleet *fleet;
+    struct mover *mover;
+    struct secrets *secrets;
+    struct egress *egress;
     const char *cors;  // origins, by commas; "" none
     const char *token; // the admin token: its hash is made the admin's
     int64_t rate;      // requests a minute and token; 0: no limit
@@ -22,4 +28,5 @@ struct api_config {
 int api_open(const struct api_config *config, struct api **ret, struct err *err);
 void api_free(struct api *api);
 void api_handle(struct http_request *req, void *data); // http_handler_fn; data is the api
+bool api_is_raw(void *data, const struct http_peek *peek); // http_raw_fn
 void api_drain(struct api *api); // from now on /health says so; new work is refused with 503

@@ -59,7 +59,8 @@ struct call *call_new(struct api *api, struct http_request *req)
     call->req = req;
     call->refs = 1;
     call->start_ns = clock_ns();
-    call->is_head = http_get_method(req) == HTTP_HEAD;
+    call->method = http_get_method(req);
+    call->is_head = call->method == HTTP_HEAD;
     const char *id = http_header(req, "X-Request-Id");
     if (id != NULL && is_plain_id(id))
         (void)snprintf(call->id, sizeof call->id, "%s", id);
@@ -83,6 +84,7 @@ void call_unref(struct call *call)
     if (--call->refs > 0)
         return;
     assert(!call->streaming);
+    call_drop(call);
     free(call->state);
     body_done(&call->body);
     target_done(&call->target);
@@ -149,15 +151,17 @@ static void log_call(const struct call *call, unsigned status)
     enum log_level level = status >= 500 && status != 503 ? LOG_INFO : LOG_DEBUG;
     if (!log_is_on(level))
         return;
-    log_line(level, "request", "method", http_method_name(call->req), "route",
+    const char *taken = call->method == HTTP_PUT ? "PUT" : call->is_head ? "HEAD" : "GET";
+    log_line(level, "request", "method",
+             call->req != NULL ? http_method_name(call->req) : taken, "route",
              call->route != NULL ? call->route->pattern : "-", "status", LOG_U64(status), "us",
              LOG_U64((uint64_t)(clock_ns() - call->start_ns) / 1000), "req", call->id, "sandbox",
-             sandbox_of(call), "peer", http_peer(call->req), NULL);
+             sandbox_of(call), "peer", call->req != NULL ? http_peer(call->req) : NULL, NULL);
 }
 
 void call_count(struct call *call, unsigned status)
 {
-    unsigned method = (unsigned)http_get_method(call->req);
+    unsigned method = (unsigned)call->method;
     unsigned m = method == 0 ? API_METHODS - 1u : (unsigned)__builtin_ctz(method);
     unsigned class = status / 100;
     if (m < API_METHODS && class >= 1 && class <= API_CLASSES)
@@ -187,12 +191,19 @@ void call_list_end(struct call *call, struct call_list *list, int r, const struc
     call_reply_json(call, 200, &list->json);
 }
 
+void call_add_header(struct call *call, const char *name, const char *value)
+{
+    if (call->req != NULL)
+        http_add_header(call->req, name, value);
+    else if (call->taken != NULL)
+        (void)buf_printf(&call->taken->headers, "%s: %s\r\n", name, value);
+}
+
 void call_header_n(struct call *call, const char *name, int64_t n)
 {
     char text[24];
     (void)snprintf(text, sizeof text, "%" PRId64, n);
-    if (call->req != NULL)
-        http_add_header(call->req, name, text);
+    call_add_header(call, name, text);
 }
 
 void call_reply(struct call *call, unsigned status, const char *type, struct buf *body)
@@ -200,6 +211,8 @@ void call_reply(struct call *call, unsigned status, const char *type, struct buf
     idem_answer(call, status, body->data, body->len);
     call->stop = NULL;
     if (call->req == NULL) {
+        if (call->taken != NULL)
+            call_taken_reply(call, status, type, body);
         buf_done(body);
         return;
     }

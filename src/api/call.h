@@ -33,6 +33,8 @@ struct idem {
 struct call {
     struct api *api;
     struct http_request *req;
+    struct http_taken *taken;  // its connection, once that was taken (taken.c)
+    enum http_method method;
     const struct route *route; // NULL while it is not known
     unsigned refs;
     char id[EDGE_REQUEST_ID_MAX + 1];
@@ -85,8 +87,22 @@ struct call_list {
 };
 void call_list_begin(struct call_list *list, const char *key);
 void call_list_end(struct call *call, struct call_list *list, int r, const struct err *err);
+void call_add_header(struct call *call, const char *name, const char *value);
 void call_header_n(struct call *call, const char *name, int64_t n);
 void call_count(struct call *call, unsigned status); // for the log and /metrics
+
+// --- calls that work on their connection themselves (taken.c)
+
+// Takes the connection: `req` is NULL from now on, `taken` is not. Answers go to the connection all
+// the same, which is then given back; call_drop closes it without one. 0, or -1 when it was answered
+// that this is not possible.
+int call_take(struct call *call);
+// The head of an answer, written by the caller: `type` may be NULL, UINT64_MAX is "chunked".
+void call_taken_head(const struct call *call, unsigned status, const char *type, uint64_t length,
+                     struct buf *ret);
+void call_taken_reply(struct call *call, unsigned status, const char *type, const struct buf *body);
+void call_taken_done(struct call *call); // a whole answer was written
+void call_drop(struct call *call);       // what is left of the connection is closed
 
 // --- streams (stream.c)
 

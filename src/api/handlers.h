@@ -41,6 +41,11 @@ void handle_process_stdin(struct call *call);
 void handle_process_wait(struct call *call);
 void handle_process_logs(struct call *call);
 
+void handle_secret_put(struct call *call);
+void handle_secret_list(struct call *call);
+void handle_secret_get(struct call *call);
+void handle_secret_delete(struct call *call);
+
 void handle_token_create(struct call *call);
 void handle_token_list(struct call *call);
 void handle_token_revoke(struct call *call);

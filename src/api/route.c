@@ -6,7 +6,7 @@
 #include "base/text.h"
 
 struct route_match route_find_in(const struct route *table, size_t n_table, enum http_method method,
-                                 const struct target *target)
+                                 struct target *target)
 {
     struct route_match match = {0};
     unsigned wanted = method == HTTP_HEAD ? (unsigned)HTTP_GET : (unsigned)method;
@@ -23,7 +23,7 @@ struct route_match route_find_in(const struct route *table, size_t n_table, enum
     return match;
 }
 
-struct route_match route_find(enum http_method method, const struct target *target)
+struct route_match route_find(enum http_method method, struct target *target)
 {
     return route_find_in(routes, n_routes, method, target);
 }

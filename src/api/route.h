@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Routes: one table says what there is, and from it come the router, the checks before a handler,
-// and the OpenAPI description. A pattern's {names} take one segment each.
+// and the OpenAPI description. A pattern's {names} take one segment each, a {name*} at its end all
+// that are left.
 #pragma once
 
 #include <stddef.h>
@@ -12,8 +13,8 @@
 struct call;
 
 enum {
-    ROUTE_PARAMS_MAX = 2,
-    ROUTE_QUERY_MAX = 6,
+    ROUTE_PARAMS_MAX = 3,
+    ROUTE_QUERY_MAX = 8,
 };
 
 enum route_flag {
@@ -24,6 +25,8 @@ enum route_flag {
     ROUTE_SSE = 1u << 4,        // streams with Accept: text/event-stream
     ROUTE_RAW_BODY = 1u << 5,   // takes application/octet-stream as well: the handler looks itself
     ROUTE_ANY_QUERY = 1u << 6,
+    ROUTE_STREAM_BODY = 1u << 7, // takes any body: a large one is left in the socket (raw.c), a
+                                 // small one is in http_body
 };
 
 struct query {
@@ -64,10 +67,10 @@ struct route_match {
 };
 
 // HEAD finds the routes of GET. The parameters point into the target.
-struct route_match route_find(enum http_method method, const struct target *target);
+struct route_match route_find(enum http_method method, struct target *target);
 // Of any table: for tests.
 struct route_match route_find_in(const struct route *table, size_t n_table, enum http_method method,
-                                 const struct target *target);
+                                 struct target *target);
 bool route_takes_query(const struct route *route, const char *name);
 const char *route_near_query(const struct route *route, const char *name); // a guess, or NULL
 // "GET, HEAD, POST, OPTIONS" of a set of methods.

@@ -20,7 +20,7 @@ static const struct shape usage_shape = {
 static const struct shape sandbox_shape = {
     "Sandbox",
     "success:boolean sandboxId:string id:string slug:string status:string image:string "
-    "limits:Limits labels:object userId:string provider:string box:integer boxes:integer "
+    "limits:Limits labels:object userId:string network:any secrets:[string] provider:string box:integer boxes:integer "
     "sleepAfter:number keepAlive:boolean ephemeral:boolean createdAt:string updatedAt:string "
     "lastActiveAt:string workspaceSyncedAt:string created:boolean stats:Usage"};
 static const struct shape sandboxes_shape = {"Sandboxes",
@@ -54,22 +54,21 @@ static const struct shape wait_shape = {
 static const struct shape token_shape = {
     "Token", "success:boolean id:string name:string tenant:string admin:boolean rate:any "
              "createdAt:string token:string"};
+static const struct shape secret_shape = {
+    "Secret", "success:boolean name:string upstream:string header:string format:string "
+              "createdAt:string updatedAt:string"};
+static const struct shape secrets_shape = {"Secrets", "success:boolean secrets:[Secret]"};
 static const struct shape tokens_shape = {"Tokens", "success:boolean tokens:[Token]"};
 static const struct shape tenant_shape = {
     "Tenant", "success:boolean tenant:string quotas:object createdAt:string"};
 
 const struct shape *const shapes[] = {
-    &done_shape,      &health_shape,
-    &index_shape,     &limits_shape,
-    &usage_shape,     &sandbox_shape,
-    &sandboxes_shape, &stats_shape,
-    &event_shape,     &events_shape,
-    &exec_shape,      &session_shape,
-    &sessions_shape,  &session_answer_shape,
-    &process_shape,   &process_answer_shape,
-    &processes_shape, &wait_shape,
-    &token_shape,     &tokens_shape,
-    &tenant_shape,    NULL,
+    &done_shape,      &health_shape,         &index_shape,     &limits_shape,
+    &usage_shape,     &sandbox_shape,        &sandboxes_shape, &stats_shape,
+    &event_shape,     &events_shape,         &exec_shape,      &session_shape,
+    &sessions_shape,  &session_answer_shape, &process_shape,   &process_answer_shape,
+    &processes_shape, &wait_shape,           &token_shape,     &tokens_shape,
+    &tenant_shape,    &secret_shape,         &secrets_shape,   NULL,
 };
 
 // -- the routes
@@ -192,6 +191,19 @@ const struct route routes[] = {
               "What it wrote: bytes, or pieces with Accept: application/json or text/event-stream",
           .status = 200, .answer = "Bytes from X-Cay-Offset on, without the hole X-Cay-Gap",
           .type = "application/octet-stream"),
+    ROUTE(HTTP_PUT, "/secrets/{name}", handle_secret_put, 0, &secret_schema, .name = "putSecret",
+          .summary = "Store a credential for an upstream, or replace it; used at once",
+          .status = 201, .answer = "It is new (200: it was replaced); never its value",
+          .shape = &secret_shape),
+    ROUTE(HTTP_GET, "/secrets", handle_secret_list, 0, .name = "listSecrets",
+          .summary = "The tenant's secrets, without their values", .status = 200,
+          .answer = "The secrets", .shape = &secrets_shape),
+    ROUTE(HTTP_GET, "/secrets/{name}", handle_secret_get, 0, .name = "getSecret",
+          .summary = "One secret, without its value", .status = 200, .answer = "The secret",
+          .shape = &secret_shape),
+    ROUTE(HTTP_DELETE, "/secrets/{name}", handle_secret_delete, 0, .name = "deleteSecret",
+          .summary = "Forget it; sandboxes that name it cannot use it any more", .status = 200,
+          .answer = "It is gone", .shape = &done_shape),
     ROUTE(HTTP_POST, "/tokens", handle_token_create, ROUTE_ADMIN, &token_schema,
           .name = "createToken", .summary = "Make a token", .status = 201,
           .answer = "The token, told this once", .shape = &token_shape),

@@ -5,6 +5,7 @@
 
 #include "api/call.h"
 #include "api/handlers.h"
+#include "api/network.h"
 #include "api/schemas.h"
 #include "api/show.h"
 #include "box/limits.h"
@@ -16,6 +17,8 @@ struct settings_body {
     struct body_int memory, disk, pids, cpus, sleep_after;
     struct body_bool keep_alive, ephemeral;
     struct body_map env, labels;
+    const char *network;
+    struct body_strings secrets;
 };
 
 #define AT(member) offsetof(struct settings_body, member)
@@ -36,7 +39,12 @@ struct settings_body {
         FIELD("sleepAfter", FIELD_SECONDS, AT(sleep_after), .min = 1000, .max = SLEEP_AFTER_MAX,   \
               .help =                                                                              \
                   "Falls asleep after so long without use: seconds, or a text such as \"10m\""),   \
-        FIELD("keepAlive", FIELD_BOOL, AT(keep_alive), .help = "Never falls asleep")
+        FIELD("keepAlive", FIELD_BOOL, AT(keep_alive), .help = "Never falls asleep"),              \
+        FIELD("network", FIELD_JSON, AT(network), .max = NETWORK_TEXT_MAX,                         \
+              .help = "What it may reach: \"none\" (if not given), \"internet\", or "              \
+                      "{\"allow\": [\"api.example.com\", \"*.example.org:443\"]}"),                \
+        FIELD("secrets", FIELD_STRINGS, AT(secrets), .max = NETWORK_SECRETS_MAX,                   \
+              .help = "Names of the secrets that it may use, as http://NAME.cay/")
 
 #define NEW_FIELDS                                                                                 \
     FIELD("image", FIELD_STRING, AT(image), .max = KEEPER_IMAGE_MAX - 1,                           \
@@ -48,9 +56,9 @@ struct settings_body {
 
 #define LATER(name) FIELD(name, FIELD_LATER, 0)
 #define LATER_FIELDS                                                                               \
-    LATER("languages"), LATER("network"), LATER("secrets"), LATER("ports"), LATER("gitUrl"),       \
-        LATER("gitBranch"), LATER("sync"), LATER("restore"), LATER("durable"),                     \
-        LATER("archiveAfter"), LATER("sharedZygote"), LATER("snapshot"), LATER("config")
+    LATER("languages"), LATER("ports"), LATER("gitUrl"), LATER("gitBranch"), LATER("sync"),        \
+        LATER("restore"), LATER("durable"), LATER("archiveAfter"), LATER("sharedZygote"),          \
+        LATER("snapshot"), LATER("config")
 
 static const struct field create_fields[] = {
     FIELD(
@@ -81,7 +89,8 @@ const struct schema patch_schema = SCHEMA("PatchSandbox", struct settings_body, 
 
 // -- settings
 
-static struct sandbox_settings settings_of(const struct settings_body *b)
+static struct sandbox_settings settings_of(const struct settings_body *b,
+                                           const struct network *network)
 {
     return (struct sandbox_settings){
         .id = b->id,
@@ -96,6 +105,8 @@ static struct sandbox_settings settings_of(const struct settings_body *b)
         .env = b->env.json,
         .labels = b->labels.json,
         .user_id = b->user_id,
+        .network = network->network,
+        .secrets = network->secrets,
     };
 }
 
@@ -134,7 +145,11 @@ static void on_made(void *data, struct sandbox *s, bool created, const struct er
 
 static void create(struct call *call, const char *id)
 {
-    struct sandbox_settings settings = settings_of(call->body.values);
+    const struct settings_body *b = call->body.values;
+    auto_network network = {0};
+    if (network_read(call, b->network, &b->secrets, &network) < 0)
+        return;
+    struct sandbox_settings settings = settings_of(b, &network);
     if (id != NULL)
         settings.id = id;
     if (settings.id != NULL && !sandbox_id_valid(settings.id)) {
@@ -212,8 +227,11 @@ static void on_changed(void *data, struct sandbox *s, bool created, const struct
 void handle_patch(struct call *call)
 {
     const struct settings_body *b = call->body.values;
-    struct sandbox_settings settings = settings_of(b);
+    auto_network network = {0};
     unsigned which = 0;
+    if (network_read(call, b->network, &b->secrets, &network) < 0)
+        return;
+    struct sandbox_settings settings = settings_of(b, &network);
     if (b->memory.given || b->disk.given || b->pids.given || b->cpus.given)
         which |= PATCH_LIMITS;
     if (b->sleep_after.given)
@@ -224,6 +242,10 @@ void handle_patch(struct call *call)
         which |= PATCH_ENV;
     if (b->labels.json != NULL)
         which |= PATCH_LABELS;
+    if (b->network != NULL)
+        which |= PATCH_NETWORK;
+    if (b->secrets.items != NULL)
+        which |= PATCH_SECRETS;
     sandbox_patch(call->sandbox, &settings, which, on_changed, call_ref(call));
 }
 

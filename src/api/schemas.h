@@ -8,4 +8,5 @@ extern const struct schema create_schema, put_schema, patch_schema;
 extern const struct schema exec_schema;
 extern const struct schema session_schema;
 extern const struct schema process_schema, signal_schema, stdin_schema, wait_schema;
+extern const struct schema secret_schema;
 extern const struct schema token_schema, tenant_schema;

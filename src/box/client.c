@@ -87,6 +87,12 @@ int keeper_send_usage(int sock, uint32_t id, uint64_t box, struct err *err)
     return sent(wire_send(sock, &msg, sizeof msg, NULL, 0, NULL, 0), "keeper", err);
 }
 
+int keeper_send_network(int sock, uint32_t id, uint64_t box, int listener, struct err *err)
+{
+    struct keeper_box msg = {.head = head(KEEPER_NETWORK, id), .box = box};
+    return sent(wire_send(sock, &msg, sizeof msg, NULL, 0, &listener, 1), "keeper", err);
+}
+
 int keeper_send_serving(int sock, struct err *err)
 {
     struct keeper_plain msg = {.head = head(KEEPER_SERVING, 0)};
@@ -281,6 +287,40 @@ int guest_send_forget(struct guest_peer guest, uint32_t id, enum guest_forget_wh
     return sent(wire_send(guest.sock, &msg, sizeof msg, NULL, 0, NULL, 0), "guest", err);
 }
 
+static int is_new_enough(struct guest_peer guest, struct err *err)
+{
+    if (guest.version >= 2)
+        return 0;
+    return err_set(err, ERR_UNSUPPORTED,
+                   "this box was made by an older version: put the sandbox to sleep and wake it");
+}
+
+int guest_send_hand(struct guest_peer guest, uint32_t id, struct err *err)
+{
+    struct guest_plain msg = {.head = guest_head(guest, GUEST_HAND, id)};
+    if (is_new_enough(guest, err) < 0)
+        return -1;
+    return sent(wire_send(guest.sock, &msg, sizeof msg, NULL, 0, NULL, 0), "guest", err);
+}
+
+int guest_send_dial(struct guest_peer guest, uint32_t id, uint16_t port, struct err *err)
+{
+    struct guest_dial msg = {.head = guest_head(guest, GUEST_DIAL, id), .port = port};
+    if (is_new_enough(guest, err) < 0)
+        return -1;
+    return sent(wire_send(guest.sock, &msg, sizeof msg, NULL, 0, NULL, 0), "guest", err);
+}
+
+int guest_send_listen(struct guest_peer guest, uint32_t id, uint16_t tcp_port, uint16_t udp_port,
+                      struct err *err)
+{
+    struct guest_listen msg = {
+        .head = guest_head(guest, GUEST_LISTEN, id), .tcp_port = tcp_port, .udp_port = udp_port};
+    if (is_new_enough(guest, err) < 0)
+        return -1;
+    return sent(wire_send(guest.sock, &msg, sizeof msg, NULL, 0, NULL, 0), "guest", err);
+}
+
 // --- a guest: answers ---
 
 static size_t guest_length(uint16_t type)
@@ -290,6 +330,7 @@ static size_t guest_length(uint16_t type)
         [GUEST_FAILED] = sizeof(struct guest_failed),
         [GUEST_EXITED] = sizeof(struct guest_exited),
         [GUEST_LISTED] = sizeof(struct guest_listed),
+        [GUEST_GIVEN] = sizeof(struct guest_given),
     };
     return type < GUEST_TYPE_MAX ? lengths[type] : 0;
 }
@@ -334,6 +375,20 @@ static int take_streams(struct guest_event *ev, struct wire_fds *fds)
     return 0;
 }
 
+static int take_sockets(struct guest_event *ev, struct wire_fds *fds)
+{
+    unsigned max = ev->msg.given.sys_errno == 0 ? 2 : 0;
+    for (unsigned i = 0; i < fds->n; i++) {
+        if (i >= max || !is_kind(fds->fd[i], S_IFSOCK))
+            return -1;
+    }
+    if (fds->n > 0)
+        ev->out = wire_fds_take(fds, 0);
+    if (fds->n > 1)
+        ev->err = wire_fds_take(fds, 1);
+    return 0;
+}
+
 int guest_recv(int guest, struct guest_event *ret, int flags, struct err *err)
 {
     struct wire_fds fds;
@@ -344,6 +399,8 @@ int guest_recv(int guest, struct guest_event *ret, int flags, struct err *err)
     int ok = (size_t)n == guest_length(ret->msg.head.type);
     if (ok && ret->msg.head.type == GUEST_STARTED)
         ok = take_streams(ret, &fds) == 0;
+    else if (ok && ret->msg.head.type == GUEST_GIVEN)
+        ok = take_sockets(ret, &fds) == 0;
     else if (ok)
         ok = fds.n == 0;
     wire_fds_close(&fds);

@@ -35,6 +35,8 @@ int keeper_send_limit(int sock, uint32_t id, uint64_t box, const struct box_limi
 int keeper_send_disk_drop(int sock, uint32_t id, uint64_t disk, struct err *err);
 int keeper_send_disk_list(int sock, uint32_t id, uint64_t above, struct err *err);
 int keeper_send_usage(int sock, uint32_t id, uint64_t box, struct err *err);
+// `listener` is the one that the box's guest has made (GUEST_LISTEN).
+int keeper_send_network(int sock, uint32_t id, uint64_t box, int listener, struct err *err);
 int keeper_send_serving(int sock, struct err *err);
 
 struct keeper_event {
@@ -96,6 +98,12 @@ int guest_send_list(struct guest_peer guest, uint32_t id, struct err *err);
 int guest_send_forget(struct guest_peer guest, uint32_t id, enum guest_forget_what what,
                       struct err *err);
 
+// Since version 2 of the messages; an older guest is ERR_UNSUPPORTED.
+int guest_send_hand(struct guest_peer guest, uint32_t id, struct err *err);
+int guest_send_dial(struct guest_peer guest, uint32_t id, uint16_t port, struct err *err);
+int guest_send_listen(struct guest_peer guest, uint32_t id, uint16_t tcp_port, uint16_t udp_port,
+                      struct err *err);
+
 struct guest_event {
     union {
         struct wire_head head;
@@ -103,9 +111,10 @@ struct guest_event {
         struct guest_failed failed;
         struct guest_exited exited;
         struct guest_listed listed;
+        struct guest_given given;
     } msg;
-    // With GUEST_STARTED, now the caller's: the terminal's master in `out`, or the streams. -1 each
-    // where there is none.
+    // With GUEST_STARTED, now the caller's: the terminal's master in `out`, or the streams. With
+    // GUEST_GIVEN sockets in `out` and `err`. -1 each where there is none.
     int out, err, in;
     int control_in, control_out; // what we write to, what we read from
 };

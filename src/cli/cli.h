@@ -30,6 +30,7 @@ int cmd_doctor(int argc, char **argv);
 int cmd_serve(int argc, char **argv);
 int cmd_upgrade(int argc, char **argv);
 int cmd_token(int argc, char **argv);
+int cmd_secret(int argc, char **argv);
 int cmd_completion(int argc, char **argv);
 int cmd_create(int argc, char **argv);
 int cmd_ls(int argc, char **argv);

@@ -21,6 +21,7 @@ const struct command cli_commands[] = {
     {"serve",      GROUP_SERVER,    "serve sandboxes over HTTP",                          cmd_serve  },
     {"upgrade",    GROUP_SERVER,    "put a new program in the place of a running server", cmd_upgrade},
     {"token",      GROUP_SERVER,    "make, list and revoke tokens",                       cmd_token  },
+    {"secret",     GROUP_SERVER,    "store, list and forget credentials for boxes",       cmd_secret },
     {"completion", GROUP_SERVER,    "print what a shell needs to complete these words",
      cmd_completion                                                                                  },
     {"create",     GROUP_SANDBOXES, "make a sandbox",                                     cmd_create },

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -29,6 +30,8 @@ static const char *const allowed[] = {
     "mprotect",
     "mremap",
     "madvise",
+    "mlock",
+    "munlock",
     "futex",
     "futex_waitv",
     "set_robust_list",
@@ -212,12 +215,24 @@ static int check_capabilities(struct err *err)
     return 0;
 }
 
+// No core, which would hold what is secret: the limit is for files, the flag for cores that are
+// piped to a program, and for whoever would trace us. The leak checker does.
+static int forbid_dumps(struct err *err)
+{
+    const struct rlimit none = {0};
+    if (setrlimit(RLIMIT_CORE, &none) < 0)
+        return err_sys(err, errno, "forbid core dumps");
+    if (!SANITIZED && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+        return err_sys(err, errno, "forbid being traced");
+    return 0;
+}
+
 int confine(struct err *err)
 {
     if (geteuid() == 0 || getuid() == 0)
         return err_set(err, ERR_DENIED,
                        "the daemon does not run as root: it is started by 'cay serve'");
-    if (check_capabilities(err) < 0)
+    if (check_capabilities(err) < 0 || forbid_dumps(err) < 0)
         return -1;
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         return err_sys(err, errno, "set no_new_privs");

@@ -22,9 +22,11 @@
 #include "daemon/confine.h"
 #include "db/db.h"
 #include "edge/http.h"
+#include "move/move.h"
 #include "sandbox/sandbox.h"
 
 enum { FD_KEEPER = 3, FD_CONF, FD_TCP, FD_UNIX };
+enum { MOVERS = 4 }; // threads: one that waits for a disk holds up what it has beside that
 enum { CONF_MAX = 64 * 1024, CHECKPOINT_MS = 5000, DRAIN_LOOK_MS = 20 };
 
 struct daemon {
@@ -33,6 +35,7 @@ struct daemon {
     struct db *db;
     char *db_path;
     int logs_fd;
+    struct mover *mover;
     struct fleet *fleet;
     struct api *api;
     struct http_server *http;
@@ -164,6 +167,7 @@ static int serve(struct daemon *d, struct err *err)
         .loop = &d->loop,
         .db = d->db,
         .fleet = d->fleet,
+        .mover = d->mover,
         .cors = d->conf.cors,
         .token = d->conf.token,
         .rate = d->conf.rate,
@@ -180,6 +184,7 @@ static int serve(struct daemon *d, struct err *err)
         .listeners = listeners,
         .n_listeners = 2,
         .handler = api_handle,
+        .is_raw = api_is_raw,
         .data = d->api,
     };
     return http_start(&http, &d->http, err);
@@ -246,7 +251,7 @@ static int start(struct daemon *d, struct err *err)
     (void)signal(SIGPIPE, SIG_IGN);
     if (open_files(d, err) < 0 || uv_loop_init(&d->loop) < 0)
         return err->code != ERR_NONE ? -1 : err_set(err, ERR_INTERNAL, "no event loop");
-    if (confine(err) < 0)
+    if (confine(err) < 0 || mover_open(&d->loop, MOVERS, &d->mover, err) < 0)
         return -1;
     start_handles(d);
     return open_fleet(d, err);
@@ -266,6 +271,8 @@ static void finish(struct daemon *d)
         http_stop(d->http);
     api_free(d->api);
     fleet_free(d->fleet);
+    if (d->mover != NULL)
+        mover_close(d->mover);
     uv_walk(&d->loop, close_all, NULL);
     (void)uv_run(&d->loop, UV_RUN_DEFAULT);
     (void)uv_loop_close(&d->loop);

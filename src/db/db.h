@@ -82,6 +82,8 @@ struct sandbox_row {
     char *env;     // JSON object of strings
     char *labels;  // JSON object of strings
     char *user_id; // the caller's own name for whom it is for; may be NULL
+    char *network; // JSON, canonical (egress/policy.h); NULL: "none"
+    char *secrets; // JSON array of their names, in order; NULL: none
     int64_t box;   // 0: none
     int64_t run;   // of the keeper that made it
     int64_t boxes; // how many it has had
@@ -113,6 +115,26 @@ struct usage_row {
 int db_sandbox_usage(struct db *db, int64_t tenant, struct usage_row *ret,
                      struct err *err); // 0: all
 
+// --- secrets of a tenant
+
+struct secret_row {
+    int64_t tenant;
+    char *name;
+    char *upstream, *header, *format;
+    uint8_t *sealed; // the value, encrypted: only egress/secret.h can read it
+    size_t sealed_len;
+    int64_t created_ms, updated_ms;
+};
+// Makes it (1) or replaces all but created_ms (0). Synced. ERR_NOT_FOUND: no such tenant.
+int db_secret_put(struct db *db, const struct secret_row *row, struct err *err);
+int db_secret_get(struct db *db, int64_t tenant, const char *name, struct secret_row *ret,
+                  struct err *err);
+int db_secret_del(struct db *db, int64_t tenant, const char *name, struct err *err); // synced; 1, 0
+typedef int (*db_secret_fn)(void *data, const struct secret_row *row); // not 0: stop
+int db_secret_each(struct db *db, int64_t tenant, db_secret_fn fn, void *data,
+                   struct err *err); // by name; tenant 0: all
+void secret_row_done(struct secret_row *row);
+
 // --- processes and sessions of a sandbox
 
 enum end_reason { // as stored and as told: never renumber
@@ -136,6 +158,7 @@ struct process_row {
     int64_t exec; // its id in that box
     int64_t pid;  // in the box
     int64_t log;  // number of its log files; never used twice
+    char *tty;    // the name of the terminal that it runs on; NULL: none
     bool keep_awake;
     int64_t deadline_ms; // of the clock on the wall; 0: none
     enum end_reason reason;

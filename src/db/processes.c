@@ -5,7 +5,7 @@
 
 #define COLUMNS                                                                                    \
     "sandbox, id, command, cwd, box, exec, pid, log, keep_awake, deadline_ms, reason, exit_code,"  \
-    " signal, limits, cpu_usec, memory_peak, started_ms, ended_ms"
+    " signal, limits, cpu_usec, memory_peak, started_ms, ended_ms, tty"
 
 const char *end_reason_name(enum end_reason reason)
 {
@@ -26,6 +26,7 @@ void process_row_done(struct process_row *row)
     free(row->id);
     free(row->command);
     free(row->cwd);
+    free(row->tty);
     *row = (struct process_row){0};
 }
 
@@ -50,6 +51,7 @@ static void read_row(struct call *call, void *ret_row)
     row->memory_peak = get_int(call);
     row->started_ms = get_int(call);
     row->ended_ms = get_int(call);
+    row->tty = get_text(call);
 }
 
 static void row_done(void *row)
@@ -81,7 +83,7 @@ static void put_end(struct call *call, const struct process_row *row)
 int db_process_add(struct db *db, struct process_row *row, struct err *err)
 {
     static const char text[] =
-        "INSERT INTO processes (" COLUMNS ") VALUES (?,?,?,?,?,?,?,NULL,?,?,?,?,?,?,?,?,?,?)";
+        "INSERT INTO processes (" COLUMNS ") VALUES (?,?,?,?,?,?,?,NULL,?,?,?,?,?,?,?,?,?,?,?)";
     auto_call call;
     if (call_start(&call, db, STMT_PROCESS_ADD, text, err) < 0)
         return -1;
@@ -95,6 +97,7 @@ int db_process_add(struct db *db, struct process_row *row, struct err *err)
     put_end(&call, row);
     put_int(&call, row->started_ms);
     put_int(&call, row->ended_ms);
+    put_text(&call, row->tty);
     if (call_run(&call, err) < 0) {
         if (call_is_orphan(&call))
             return err_set(err, ERR_NOT_FOUND, "this sandbox is gone");

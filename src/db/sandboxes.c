@@ -7,7 +7,7 @@
 // Identity first, then what an update writes, in this order everywhere.
 #define SETTINGS                                                                                   \
     "status, image, memory, disk, pids, cpu_milli, sleep_after_ms, keep_alive, ephemeral, env,"    \
-    " labels, user_id, box, run, boxes, created_ms, updated_ms, active_ms"
+    " labels, user_id, network, secrets, box, run, boxes, created_ms, updated_ms, active_ms"
 #define COLUMNS "number, tenant, id, slug, " SETTINGS
 
 void sandbox_row_done(struct sandbox_row *row)
@@ -18,6 +18,8 @@ void sandbox_row_done(struct sandbox_row *row)
     free(row->env);
     free(row->labels);
     free(row->user_id);
+    free(row->network);
+    free(row->secrets);
     *row = (struct sandbox_row){0};
 }
 
@@ -35,6 +37,8 @@ static void read_settings(struct call *call, struct sandbox_row *row)
     row->env = get_text(call);
     row->labels = get_text(call);
     row->user_id = get_text(call);
+    row->network = get_text(call);
+    row->secrets = get_text(call);
     row->box = get_int(call);
     row->run = get_int(call);
     row->boxes = get_int(call);
@@ -57,6 +61,8 @@ static void put_settings(struct call *call, const struct sandbox_row *row)
     put_text(call, row->env != NULL ? row->env : "{}");
     put_text(call, row->labels != NULL ? row->labels : "{}");
     put_text(call, row->user_id);
+    put_text(call, row->network);
+    put_text(call, row->secrets);
     put_int(call, row->box);
     put_int(call, row->run);
     put_int(call, row->boxes);
@@ -100,7 +106,7 @@ static int refuse(struct db *db, const struct sandbox_row *row, struct err *err)
 int db_sandbox_add(struct db *db, struct sandbox_row *row, struct err *err)
 {
     static const char text[] = "INSERT INTO sandboxes (tenant, id, slug, " SETTINGS ") VALUES"
-                               " (?,?,?, ?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
+                               " (?,?,?, ?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
     auto_call call;
     if (call_start(&call, db, STMT_SANDBOX_ADD, text, err) < 0)
         return -1;
@@ -132,7 +138,7 @@ int db_sandbox_get(struct db *db, int64_t tenant, const char *id, struct sandbox
 int db_sandbox_update(struct db *db, const struct sandbox_row *row, struct err *err)
 {
     static const char text[] = "UPDATE sandboxes SET (" SETTINGS ") ="
-                               " (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) WHERE number = ?";
+                               " (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) WHERE number = ?";
     auto_call call;
     if (call_start(&call, db, STMT_SANDBOX_UPDATE, text, err) < 0)
         return -1;

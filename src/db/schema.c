@@ -96,6 +96,19 @@ static const char *const steps[] = {
     " PRIMARY KEY (tenant, key)"
     ") STRICT;"
     "CREATE INDEX idem_age ON idem (taken_ms);",
+
+    "ALTER TABLE sandboxes ADD COLUMN network TEXT;"
+    "ALTER TABLE sandboxes ADD COLUMN secrets TEXT;"
+    "CREATE TABLE secrets ("
+    " tenant INTEGER NOT NULL REFERENCES tenants (number),"
+    " name TEXT NOT NULL,"
+    " upstream TEXT NOT NULL, header TEXT NOT NULL, format TEXT NOT NULL,"
+    " sealed BLOB NOT NULL," // the value, encrypted (egress/secret.c)
+    " created_ms INTEGER NOT NULL, updated_ms INTEGER NOT NULL,"
+    " PRIMARY KEY (tenant, name)"
+    ") STRICT, WITHOUT ROWID;",
+
+    "ALTER TABLE processes ADD COLUMN tty TEXT;",
 };
 
 enum { VERSION = sizeof steps / sizeof steps[0] };

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <jansson.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,6 +54,26 @@ static bool is_blank(const char *data, size_t len)
     return true;
 }
 
+static void wipe_and_free(void *p)
+{
+    if (p != NULL)
+        explicit_bzero(p, malloc_usable_size(p));
+    free(p);
+}
+
+void body_wipe_freed(void)
+{
+    json_set_alloc_funcs(malloc, wipe_and_free);
+}
+
+// The parser quotes what it stumbled over, which may be a part of a secret.
+static void forget_quoted(json_error_t *why)
+{
+    char *at = strstr(why->text, " near '");
+    if (at != NULL)
+        *at = '\0';
+}
+
 static json_t *parse(const char *data, size_t len, struct err *err)
 {
     json_error_t why;
@@ -65,10 +86,11 @@ static json_t *parse(const char *data, size_t len, struct err *err)
         return NULL;
     json_t *tree =
         json_loadb(data, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY, &why);
-    if (tree == NULL)
+    if (tree == NULL) {
+        forget_quoted(&why);
         (void)err_set(err, ERR_INVALID, "the body is not JSON: line %d, column %d: %s", why.line,
                       why.column, why.text);
-    else if (!json_is_object(tree)) {
+    } else if (!json_is_object(tree)) {
         (void)err_set(err, ERR_INVALID, "the body must be a JSON object, as {...}");
         json_decref(tree);
         tree = NULL;

@@ -110,6 +110,10 @@ int body_read(struct body *body, const struct schema *schema, const char *data, 
               struct err *err);
 void body_done(struct body *body); // takes zeros
 
+// From now on whatever the parser frees is wiped first, in the whole program: a body may have had a
+// secret. Once, before the first body.
+void body_wipe_freed(void);
+
 // The table as a JSON Schema, for OpenAPI.
 struct json;
 void body_write_schema(struct json *json, const struct schema *schema);

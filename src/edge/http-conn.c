@@ -97,9 +97,8 @@ static void linger_free(struct http_server *server, struct leaver *linger)
     free(linger);
 }
 
-static void linger_start(struct conn *conn)
+void linger_start(struct http_server *server, int fd)
 {
-    struct http_server *server = conn->listener->server;
     if (server->n_lingering == EDGE_LINGERING_MAX || server->is_stopping)
         return;
     struct leaver *linger = calloc(1, sizeof *linger);
@@ -107,7 +106,7 @@ static void linger_start(struct conn *conn)
         return;
     linger->watched.is_linger = true;
     linger->until = uv_now(server->loop) + EDGE_LINGER_MS;
-    linger->fd = fcntl(conn->fd, F_DUPFD_CLOEXEC, 0);
+    linger->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     TAILQ_INSERT_TAIL(&server->lingering, linger, all);
     server->n_lingering++;
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = linger};
@@ -169,7 +168,7 @@ static void conn_free(struct conn *conn)
 {
     struct http_server *server = conn->listener->server;
     if (conn->frame.status != 0 || (conn->frame.state == FRAME_RAW && !conn->is_taken))
-        linger_start(conn);
+        linger_start(server, conn->fd);
     // The library closes the descriptor next; a lingering copy would keep the watch alive.
     if (conn->is_watched)
         (void)epoll_ctl(server->watch_fd, EPOLL_CTL_DEL, conn->fd, NULL);

@@ -163,6 +163,8 @@ void conn_close_idle(struct http_server *server);
 void conn_watch(struct conn *conn, bool only_reset);
 void conn_watch_event(uv_poll_t *poll, int status, int events);
 void conn_sweep(struct http_server *server, uint64_t now);
+// Reads and forgets what comes on a copy of the descriptor, for a while.
+void linger_start(struct http_server *server, int fd);
 void linger_sweep(struct http_server *server, uint64_t now); // UINT64_MAX: all
 
 // http-request.c

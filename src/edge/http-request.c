@@ -85,10 +85,19 @@ void request_free_spare(struct http_server *server)
     }
 }
 
+// It may have had a secret. Bodies that are larger than one can be are not worth the time.
+static void wipe_body(struct http_request *req)
+{
+    enum { WIPED_MAX = 128 * 1024 };
+    if (req->body.len > 0 && req->body.len <= WIPED_MAX)
+        explicit_bzero(req->body.data, req->body.len);
+}
+
 void request_free(struct http_request *req)
 {
     struct http_server *server = req->server;
     request_forget(req);
+    wipe_body(req);
     if (server->n_spare == SPARE_MAX || server->is_stopping) {
         request_destroy(req);
         return;

@@ -129,6 +129,14 @@ void http_taken_close(struct http_taken *taken)
     forget(taken);
 }
 
+void http_taken_linger(struct http_taken *taken)
+{
+    (void)shutdown(taken->fd, SHUT_WR);
+    if (taken->server != NULL)
+        linger_start(taken->server, taken->fd);
+    http_taken_close(taken);
+}
+
 static struct listener *listener_of(const struct http_taken *taken)
 {
     struct http_server *server = taken->server;

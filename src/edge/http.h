@@ -126,6 +126,8 @@ int http_take(struct http_request *req, struct http_taken *ret, struct err *err)
 // server. Closes it where `keep` is false or the server drains. Frees what is left in `taken`.
 void http_give(struct http_taken *taken);
 void http_taken_close(struct http_taken *taken); // closes and frees
+// As http_taken_close, after an answer to a client that may still be sending: it hears why.
+void http_taken_linger(struct http_taken *taken);
 // Appends "HTTP/1.1 200 OK\r\n", Date, the taken headers; fields of the answer's own and the empty
 // line are the caller's to append.
 void http_taken_head(const struct http_taken *taken, unsigned status, struct buf *ret);

@@ -10,7 +10,6 @@ enum {
     EDGE_HEADER_BYTES_MAX = 8 * 1024, // the target and all of them together: 431
     EDGE_COOKIE_BYTES = 64,           // what each cookie counts beside its text, which counts twice
     EDGE_REPLY_HEADERS_MAX = 2 * 1024, // what an answer may add of its own
-    EDGE_SEGMENTS_MAX = 16,            // of a path: 404, no route has so many
     EDGE_BODY_MAX = 32 * 1024 * 1024,  // of a JSON request: 413
     EDGE_JSON_DEPTH_MAX = 32,
     EDGE_JSON_VALUES_MAX = 16 * 1024, // all arrays and objects together, about

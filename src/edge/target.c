@@ -44,8 +44,6 @@ static int decode(char *text, bool is_query, struct err *err)
 
 static int add_segment(struct target *target, char *segment, struct err *err)
 {
-    if (target->n_segments == EDGE_SEGMENTS_MAX)
-        return err_set(err, ERR_NOT_FOUND, "no path is so long");
     if (decode(segment, false, err) < 0)
         return -1;
     if (*segment == '\0')
@@ -109,11 +107,16 @@ static int parse(struct target *target, struct err *err)
 int target_parse(struct target *ret, const char *raw, struct err *err)
 {
     struct target target = {0};
-    if (strlen(raw) > EDGE_TARGET_MAX)
+    size_t len = strlen(raw), slashes = 0;
+    if (len > EDGE_TARGET_MAX)
         return err_set(err, ERR_INVALID, "the URL is longer than %d bytes", EDGE_TARGET_MAX);
-    target.text = strdup(raw);
-    if (target.text == NULL)
+    for (const char *p = raw; *p != '\0'; p++)
+        slashes += *p == '/';
+    target.segments = malloc(slashes * sizeof *target.segments + len + 1);
+    if (target.segments == NULL)
         return err_set(err, ERR_EXHAUSTED, "out of memory");
+    target.text = (char *)(target.segments + slashes);
+    memcpy(target.text, raw, len + 1);
     if (parse(&target, err) < 0) {
         target_done(&target);
         return -1;
@@ -124,7 +127,8 @@ int target_parse(struct target *ret, const char *raw, struct err *err)
 
 void target_done(struct target *target)
 {
-    free(target->text);
+    free(target->segments);
+    free(target->rest);
     *target = (struct target){0};
 }
 
@@ -137,24 +141,49 @@ const char *target_query(const struct target *target, const char *name)
     return NULL;
 }
 
-bool target_match(const struct target *target, const char *pattern, const char **ret_params)
+// All segments from `at` on, with slashes between them again.
+static const char *join(struct target *target, size_t at)
 {
-    const char *params[EDGE_SEGMENTS_MAX];
+    size_t len = 0;
+    if (target->rest != NULL && target->rest_at == at)
+        return target->rest; // somebody may have it already
+    for (size_t i = at; i < target->n_segments; i++)
+        len += strlen(target->segments[i]) + 1;
+    free(target->rest);
+    target->rest = malloc(len);
+    if (target->rest == NULL)
+        abort();
+    target->rest_at = at;
+    char *p = target->rest;
+    for (size_t i = at; i < target->n_segments; i++) {
+        p = stpcpy(p, target->segments[i]);
+        *p++ = i + 1 < target->n_segments ? '/' : '\0';
+    }
+    return target->rest;
+}
+
+bool target_match(struct target *target, const char *pattern, const char **ret_params)
+{
+    const char *params[TARGET_PARAMS_MAX];
     size_t n_params = 0;
     size_t at = 0;
-    for (const char *p = pattern + 1; *p != '\0'; at++) {
+    bool takes_rest = false;
+    for (const char *p = pattern + 1; *p != '\0' && !takes_rest; at++) {
         size_t len = strcspn(p, "/");
         if (at == target->n_segments)
             return false;
         const char *segment = target->segments[at];
+        takes_rest = p[0] == '{' && len > 2 && p[len - 2] == '*';
         if (p[0] == '{')
             params[n_params++] = segment;
         else if (strlen(segment) != len || memcmp(segment, p, len) != 0)
             return false;
         p += len + (p[len] == '/');
     }
-    if (at != target->n_segments)
+    if (at != target->n_segments && !takes_rest)
         return false;
+    if (takes_rest)
+        params[n_params - 1] = join(target, at - 1);
     for (size_t i = 0; i < n_params; i++)
         ret_params[i] = params[i];
     return true;

@@ -20,21 +20,25 @@ struct target_query {
     const char *value;
 };
 
+enum { TARGET_PARAMS_MAX = 4 }; // of a pattern
+
 struct target {
     size_t n_segments;
     size_t n_query;
-    const char *segments[EDGE_SEGMENTS_MAX];
+    const char **segments;
     struct target_query query[EDGE_QUERY_MAX];
-    char *text; // what the pointers point into
+    char *text; // what the pointers point into, behind `segments` in one piece of memory
+    char *rest; // what a "{path*}" of target_match stands for,
+    size_t rest_at; // from this segment on
 };
 
-// ERR_INVALID for a target that makes no sense, ERR_NOT_FOUND for one with more segments than any
-// route has. `ret` needs target_done on success only.
+// ERR_INVALID for a target that makes no sense. `ret` needs target_done on success only.
 int target_parse(struct target *ret, const char *raw, struct err *err);
 void target_done(struct target *target); // one of zeros is fine
 
 const char *target_query(const struct target *target, const char *name); // NULL if it is not there
 
-// Whether the segments are those of "/sandbox/{id}/exec", where "{id}" stands for any one of them.
-// Those go to ret_params in order, as many as there are in the pattern; only if it matches.
-bool target_match(const struct target *target, const char *pattern, const char **ret_params);
+// Whether the segments are those of "/sandbox/{id}/exec", where "{id}" stands for any one of them,
+// and "{path*}" at the end for one or more, which come as one text with slashes in between. Those go
+// to ret_params in order, as many as there are in the pattern; only if it matches.
+bool target_match(struct target *target, const char *pattern, const char **ret_params);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Secrets of tenants: a credential that belongs to an upstream. Encrypted in the database with a key
-// that lies beside it in a file of mode 0600; in memory a value is there only while a request is
-// made with it. Names are [a-z][a-z0-9-]{0,30}, since a box calls them http://NAME.cay/.
+// Secrets of tenants: a credential that belongs to an upstream. Encrypted in the database with a
+// key that lies beside it in a file of mode 0600; in memory a value is there only while a request
+// is made with it. Names are [a-z][a-z0-9-]{0,30} without a last '-', since a box calls them
+// http://NAME.cay/.
 #pragma once
 
 #include <stdbool.h>
@@ -14,8 +15,8 @@ enum { SECRET_NAME_MAX = 32, SECRET_VALUE_MAX = 16 * 1024 };
 
 struct secrets; // the store
 
-// Makes the key file in `dir_fd` when there is none and no secret is stored; a database with secrets
-// and no key (or another one's) is an error.
+// Makes the key file in `dir_fd` when there is none and no secret is stored; a database with
+// secrets and no key (or another one's) is an error.
 int secrets_open(struct db *db, int dir_fd, struct secrets **ret, struct err *err);
 void secrets_close(struct secrets *secrets);
 
@@ -26,11 +27,15 @@ struct secret_put {
     size_t value_len;
     const char *upstream; // "https://api.example.com" with an optional port and path prefix
     const char *header;   // NULL: "Authorization"
-    const char *format;   // NULL: "Bearer {}"; "{}" once. "{basic}": base64 of the value, for "user:password"
+    // Where the value goes: "{}", once, or "{basic}" for its base64 ("user:password"). NULL: "Bearer
+    // {}" in an Authorization header, "{}" in any other.
+    const char *format;
 };
-int secrets_put(struct secrets *secrets, int64_t tenant, const struct secret_put *put, bool *ret_new,
-                struct err *err); // synced
-int secrets_delete(struct secrets *secrets, int64_t tenant, const char *name, struct err *err); // 1, 0
+// Checks all of it: ERR_INVALID names the field, and never has anything of the value. Synced.
+int secrets_put(struct secrets *secrets, int64_t tenant, const struct secret_put *put,
+                bool *ret_new, struct err *err);
+int secrets_delete(struct secrets *secrets, int64_t tenant, const char *name,
+                   struct err *err); // 1, 0
 
 // One as it is used: where it goes and the whole header line's value, in memory that is wiped by
 // secret_done and that a core dump does not have.
@@ -42,6 +47,8 @@ struct secret {
     char header[64];
     char *value; // the header's value with the credential in it
     size_t value_len;
+    size_t credential_at, credential_len; // in `value`: the credential itself, or its base64
+    bool basic;                           // the latter
 };
 // 1, 0 when there is none, -1.
 int secrets_get(struct secrets *secrets, int64_t tenant, const char *name, struct secret *ret,

@@ -52,22 +52,21 @@ static int drop_caps(void)
     return (int)syscall(SYS_capset, &head, caps);
 }
 
-static int take_identity(const struct guest_exec *msg)
+int guest_enter_box(uint32_t uid, uint32_t gid)
 {
-    if (msg->uid >= SLOT_BOX_IDS || msg->gid >= SLOT_BOX_IDS) { // all ones would mean "as it is"
+    if (uid >= SLOT_BOX_IDS || gid >= SLOT_BOX_IDS) { // all ones would mean "as it is"
         errno = EINVAL;
         return -1;
     }
     if (!weaken(WEAKEN_USERNS) && setns(FD_USERNS, CLONE_NEWUSER) < 0)
         return -1;
-    if (syscall(SYS_setgroups, 0, NULL) < 0 ||
-        syscall(SYS_setresgid, msg->gid, msg->gid, msg->gid) < 0)
+    if (syscall(SYS_setgroups, 0, NULL) < 0 || syscall(SYS_setresgid, gid, gid, gid) < 0)
         return -1;
     // Root first: only root may shrink the bounding set, which the user's programs shall have small
     // too.
     if (syscall(SYS_setresuid, 0, 0, 0) < 0 || drop_caps() < 0)
         return -1;
-    if (msg->uid != 0 && syscall(SYS_setresuid, msg->uid, msg->uid, msg->uid) < 0)
+    if (uid != 0 && syscall(SYS_setresuid, uid, uid, uid) < 0)
         return -1;
     return 0;
 }
@@ -159,7 +158,7 @@ int guest_run_child(void *arg)
     int tty = (plan->msg->flags & GUEST_EXEC_TTY) != 0;
     // A group of its own, to be signalled as one. A session costs more and is for terminals.
     (void)(tty ? setsid() : setpgid(0, 0));
-    if (place_streams(plan) < 0 || take_identity(plan->msg) < 0 || limit(plan->msg) < 0)
+    if (place_streams(plan) < 0 || guest_enter_box(plan->msg->uid, plan->msg->gid) < 0 || limit(plan->msg) < 0)
         return fail(plan, STEP_SETUP);
     if (!weaken(WEAKEN_FDS))
         close_others(plan);

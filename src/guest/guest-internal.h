@@ -59,6 +59,9 @@ struct guest {
     uint32_t gauges; // enum guest_root_flag
     struct gauges
         gauges_seen;  // when an exec ended last: what was felt since then is the next ones'
+    int listens; // the next two are there: kept for a client that comes later
+    int listen_tcp, listen_udp;
+    int holds; // what the keeper gave to be held
     unsigned n_execs; // entries ever used
     struct exec execs[GUEST_EXECS_MAX];
 };
@@ -101,6 +104,14 @@ void guest_keep(struct exec *exec, int *ends, unsigned n);
 void guest_drop_kept(struct exec *exec);
 void guest_list(struct guest *guest, uint32_t request);
 void guest_forget(struct guest *guest, const struct guest_forget *msg);
+
+// Sockets and the hand, for whoever reaches into the box (reach.c).
+void guest_hand(const struct guest_plain *msg);
+void guest_dial(const struct guest_dial *msg);
+void guest_listen(struct guest *guest, const struct guest_listen *msg);
+void guest_hold(struct guest *guest, struct wire_fds *fds);
+// Enters B, as root there without the powers that root in a box shall not have. 0, or -1 and errno.
+int guest_enter_box(uint32_t uid, uint32_t gid);
 
 void guest_signal(struct guest *guest, const struct guest_signal *msg);
 // GUEST_SCOPE_SINCE (since.c).

@@ -21,6 +21,8 @@ static union {
     struct guest_signal signal;
     struct guest_plain plain;
     struct guest_forget forget;
+    struct guest_dial dial;
+    struct guest_listen listen;
     char bytes[WIRE_MSG_MAX];
 } inbox;
 
@@ -63,6 +65,22 @@ static void handle(struct guest *guest, size_t len, struct wire_fds *fds)
     case GUEST_FORGET:
         if (len == sizeof inbox.forget)
             guest_forget(guest, &inbox.forget);
+        break;
+    case GUEST_HAND:
+        if (len == sizeof inbox.plain && guest->slot != 0)
+            guest_hand(&inbox.plain);
+        break;
+    case GUEST_DIAL:
+        if (len == sizeof inbox.dial && guest->slot != 0)
+            guest_dial(&inbox.dial);
+        break;
+    case GUEST_LISTEN:
+        if (len == sizeof inbox.listen && guest->slot != 0)
+            guest_listen(guest, &inbox.listen);
+        break;
+    case GUEST_HOLD:
+        if (len == sizeof inbox.plain && guest->slot != 0)
+            guest_hold(guest, fds);
         break;
     default: // from a newer daemon: it hears nothing back and knows
         break;

@@ -21,8 +21,9 @@ struct exchange;
 struct stream_ops {
     ssize_t (*read)(void *stream, void *data, size_t len);
     ssize_t (*write)(void *stream, const void *data, size_t len);
-    int (*waits_for)(void *stream); // UV_READABLE and/or UV_WRITABLE on the descriptor, after -EAGAIN
-    void (*close)(void *stream);    // frees it; the descriptor stays
+    int (*waits_for)(
+        void *stream);           // UV_READABLE and/or UV_WRITABLE on the descriptor, after -EAGAIN
+    void (*close)(void *stream); // frees it; the descriptor stays
 };
 
 struct upstream {
@@ -33,18 +34,22 @@ struct upstream {
 
 struct exchange_ops {
     // A request's head has come. The owner decides, now or later, by exactly one of
-    // exchange_forward and exchange_refuse. The head lives until then.
+    // exchange_forward, exchange_refuse, exchange_refuse_raw, exchange_release and exchange_stop.
+    // The head lives until then. It is called a second time for the same request when a kept
+    // upstream turns out to have been closed meanwhile, and nothing is lost by asking again; none
+    // is open then.
     void (*request)(void *data, struct exchange *x, const struct h1_head *head);
     // An answer's head has come: append what the client shall get (status line, fields, empty line)
     // to `ret`. NULL: the standard (all but hop-by-hop fields). -1 and err: a 502 with its text.
-    // exchange_answer_framing must be used for its framing fields.
+    // exchange_framing must be used for its framing fields. Interim answers (status 100 to 199)
+    // come here too.
     int (*answer)(void *data, struct exchange *x, const struct h1_head *head, struct buf *ret,
                   struct err *err);
     // The upstream could not be reached, broke off or spoke nonsense before an answer began: append
     // a whole answer (head and body) for the client. NULL: a plain 502.
     void (*failed)(void *data, struct exchange *x, const struct err *err, struct buf *ret);
-    // Bytes of one message pair have moved (for counting and for activity); may be NULL. Not 0: stop
-    // at once.
+    // Bytes of one message pair have moved (for counting and for activity); may be NULL. Not 0:
+    // stop at once.
     int (*moved)(void *data, uint64_t to_upstream, uint64_t to_client);
     // The client's connection is over and closed. The exchange is freed after this.
     void (*closed)(void *data);
@@ -61,10 +66,11 @@ struct exchange_config {
     int64_t idle_ms; // a client without a request, or one that takes or sends nothing, is closed
 };
 
+// Calls back later, never from within. NULL: the socket cannot be watched; it is closed.
 struct exchange *exchange_start(const struct exchange_config *config);
-// `head`: what the upstream gets (request line, fields, empty line); its framing fields by
-// exchange_request_framing. `up` NULL: the upstream of the request before, which is still open
-// (exchange_upstream_is_open).
+// The next four may call back before they return. `head`: what the upstream gets (request line,
+// fields, empty line), copied; its framing fields by exchange_framing. `up` NULL: the upstream of
+// the request before, which is still open (exchange_upstream_is_open). Another one closes that.
 void exchange_forward(struct exchange *x, const struct buf *head, const struct upstream *up);
 bool exchange_upstream_is_open(const struct exchange *x);
 // Answers by itself. What is left of the request's body is not read: the connection closes after it
@@ -72,8 +78,19 @@ bool exchange_upstream_is_open(const struct exchange *x);
 void exchange_refuse(struct exchange *x, unsigned status, const char *type, const char *body);
 // As above with a whole head and body of the owner's.
 void exchange_refuse_raw(struct exchange *x, const struct buf *answer);
-// Content-Length or Transfer-Encoding as the message has it, and Connection; for upgrades Connection
-// and Upgrade.
-void exchange_framing(const struct h1_head *head, struct buf *ret);
+// The client's connection closes after the answer to this request, which says so. To be called
+// before the request is forwarded or refused.
+void exchange_close_after(struct exchange *x);
+// Instead of an answer: hands over the client's socket, and what was read of it behind the
+// request's head (appended to `ret_early`). The exchange is over; `closed` is not called. For
+// CONNECT.
+int exchange_release(struct exchange *x, struct buf *ret_early);
+// Appends Content-Length or Transfer-Encoding as the message goes on to the other side, and
+// Connection where it has one; for upgrades Connection and Upgrade. For requests and answers.
+void exchange_framing(const struct exchange *x, const struct h1_head *head, struct buf *ret);
+// Appends a whole answer to the request at hand: with its length, without a body where it is a
+// HEAD.
+void exchange_write_answer(const struct exchange *x, struct buf *ret, unsigned status,
+                           const char *type, const char *body);
 // Ends it: both sockets are closed at once, `closed` is called before it returns.
 void exchange_stop(struct exchange *x);

@@ -26,9 +26,9 @@ struct h1_field {
 
 enum h1_body {
     H1_NO_BODY,
-    H1_LENGTH,  // `length` bytes follow
+    H1_LENGTH, // `length` bytes follow
     H1_CHUNKED,
-    H1_TO_END,  // an answer that ends with its connection
+    H1_TO_END, // an answer that ends with its connection
 };
 
 struct h1_head {
@@ -42,8 +42,10 @@ struct h1_head {
     enum h1_body body;
     uint64_t length;
     bool close;   // the connection ends after this message (Connection: close, or HTTP/1.0)
-    bool upgrade; // Connection: upgrade
+    bool upgrade; // to a WebSocket: Connection: upgrade and Upgrade: websocket, without a body
 };
+
+extern const char h1_too_long[]; // one of the texts that *why may be
 
 // 1 when the head is complete, 0 when more bytes are needed, -1 and *why (a constant text).
 int h1_parse_request(struct h1_head *ret, const char *data, size_t len, const char **why);
@@ -57,18 +59,22 @@ const struct h1_field *h1_find(const struct h1_head *head, const char *name); //
 unsigned h1_count(const struct h1_head *head, const char *name);
 // A comma-separated list has this word (Connection, Transfer-Encoding), whatever its case.
 bool h1_has_word(struct h1_text list, const char *word);
-// Fields that belong to one connection only (Connection and those it names, Keep-Alive, TE, Trailer,
-// Transfer-Encoding, Upgrade, Proxy-*): never passed on as they are.
+// Fields that belong to one connection only (Connection and those it names, Keep-Alive, TE,
+// Trailer, Transfer-Encoding, Upgrade, Proxy-*): never passed on as they are.
 bool h1_is_hop_by_hop(const struct h1_head *head, struct h1_text name);
 
 // Follows a body to its end.
 struct h1_framing {
     enum h1_body body;
-    uint64_t left;  // of the length, or of this chunk
-    unsigned state; // framing.c's
+    uint64_t left;          // of the length, or of this chunk
+    unsigned state, digits; // framing.c's
     bool done;
     bool bad;
 };
 void h1_framing_init(struct h1_framing *framing, const struct h1_head *head);
 // How many of the bytes belong to the message; less than `len` only when it is `done` or `bad`.
 size_t h1_framing_feed(struct h1_framing *framing, const char *data, size_t len);
+// As above, but only as far as the bytes are all of one kind: the body's own, or the frame of its
+// chunks.
+size_t h1_framing_next(struct h1_framing *framing, const char *data, size_t len, bool *ret_is_data);
+bool h1_framing_in_data(const struct h1_framing *framing); // which kind comes next

@@ -225,6 +225,10 @@ void end_event(struct keeper *k, struct box *box);
 void end_unclaimed(struct keeper *k);
 void end_all(struct keeper *k);
 
+// net.c
+// Steers the box's connections to its own listener, which stays the caller's.
+int net_open(const struct box *box, int listener, struct err *err);
+
 // pool.c
 struct box *pool_take_blank(struct keeper *k);
 // A box for the pool could not be made: no other is tried for a while.

@@ -280,12 +280,25 @@ static size_t length_of(uint16_t type)
         [KEEPER_DISK_LIST] = sizeof(struct keeper_disk_list),
         [KEEPER_USAGE] = sizeof(struct keeper_box),
         [KEEPER_SERVING] = sizeof(struct keeper_plain),
+        [KEEPER_NETWORK] = sizeof(struct keeper_box),
     };
     return type < KEEPER_TYPE_MAX ? lengths[type] : 0;
 }
 
+static void network(struct keeper *k, const struct keeper_box *msg, struct wire_fds *fds)
+{
+    struct err err = {0};
+    struct box *box = find(k, msg->box, BOX_LIVE);
+    int r = box != NULL ? net_open(box, fds->n == 1 ? fds->fd[0] : -1, &err)
+                        : err_set(&err, ERR_NOT_FOUND, "no such box");
+    if (r < 0)
+        reply_error(k, msg->head.id, &err);
+    else
+        reply_ok(k, msg->head.id);
+}
+
 // Whether the message is one of the list, exactly as long as its struct.
-static int handle(struct keeper *k, const union request *msg, size_t len)
+static int handle(struct keeper *k, const union request *msg, size_t len, struct wire_fds *fds)
 {
     if (len != length_of(msg->head.type) || msg->head.version != WIRE_VERSION)
         return 0;
@@ -316,6 +329,9 @@ static int handle(struct keeper *k, const union request *msg, size_t len)
         return 1;
     case KEEPER_SERVING:
         serve_serving(k);
+        return 1;
+    case KEEPER_NETWORK:
+        network(k, &msg->box, fds);
         return 1;
     default:
         return 0;
@@ -357,8 +373,9 @@ int request_event(struct keeper *k)
         k->client_reset = 1;
         return 1;
     }
-    wire_fds_close(&fds); // no request carries any
-    if (n > 0 && handle(k, &msg, (size_t)n)) {
+    int sound = n > 0 && handle(k, &msg, (size_t)n, &fds);
+    wire_fds_close(&fds); // one request carries any, and it does not keep it
+    if (sound) {
         if (!is_quiet(msg.head.type))
             k->last_request_ns = clock_ns();
         return 1;

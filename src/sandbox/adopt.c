@@ -179,6 +179,7 @@ void adopt_listed(struct sandbox *s)
     processes_adopt(s);
     sessions_adopt(s);
     box_link_drop_orphans(s->box);
+    reach_bind(s, NULL);
     fleet->adoption->asked--;
     finish_if_done(fleet);
 }

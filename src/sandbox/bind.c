@@ -26,6 +26,9 @@ static void attach(struct sandbox *s, uint64_t number, struct guest_peer guest)
 // Takes the box away from the sandbox. The keeper has ended it, or will.
 void bind_detach(struct sandbox *s)
 {
+    reach_unbind(s);
+    hand_link_free(s->hand);
+    s->hand = NULL;
     fleet_unbind(s->fleet, s->box);
     box_link_free(s->box);
     s->box = NULL;
@@ -72,6 +75,13 @@ static void catch_up(struct sandbox *s)
         keeper_limit(s->fleet, box_link_number(s->box), &limits, on_limited, sandbox_ref(s));
 }
 
+static void tell_bound(struct sandbox *s)
+{
+    if (s->state == STATE_RUNNING)
+        lifecycle_tell(s, &s->wakers, NULL);
+    lifecycle_settle(s);
+}
+
 static void on_bound(struct sandbox *s, const struct err *failed)
 {
     struct err err = {0};
@@ -113,8 +123,7 @@ static void on_bound(struct sandbox *s, const struct err *failed)
         s->fleet->counted.woken++;
     for (struct waiter *w = s->wakers; w != NULL; w = w->next)
         fleet_time(s->fleet, first ? TIMING_CREATE : TIMING_WAKE, clock_ns() - w->since_ns);
-    lifecycle_tell(s, &s->wakers, NULL);
-    lifecycle_settle(s);
+    reach_bind(s, tell_bound);
 }
 
 static void on_claimed(void *data, const struct keeper_event *ev, const struct err *err)
@@ -253,7 +262,7 @@ void bind_start(struct sandbox *s)
 
 int bind_create_ready(struct sandbox *s, struct err *err)
 {
-    if (!suits_pool(s) || !has_default_limits(s))
+    if (!suits_pool(s) || !has_default_limits(s) || reach_is_needed(s))
         return 0;
     if (admit(s, err) < 0)
         return -1;

@@ -15,6 +15,7 @@ struct box_link {
     struct guest_peer guest;
     uv_poll_t poll;
     struct job *jobs;
+    struct reach_wait *waits;
     uint32_t next_id;
     bool listing;     // GUEST_LIST was sent: what comes before its answer is for a dead daemon
     bool listed;      // and its answer came
@@ -35,6 +36,11 @@ struct guest_peer box_link_guest(const struct box_link *box)
 struct sandbox *box_link_sandbox(const struct box_link *box)
 {
     return box->s;
+}
+
+struct reach_wait **box_link_waits(struct box_link *box)
+{
+    return &box->waits;
 }
 
 uint32_t box_link_next_id(struct box_link *box)
@@ -174,6 +180,9 @@ static void on_message(struct box_link *box, struct guest_event *ev)
     case GUEST_LISTED:
         on_listed(box, ev->msg.listed.n);
         return;
+    case GUEST_GIVEN:
+        reach_given(box, ev);
+        return;
     case GUEST_ROOT:
     case GUEST_EXEC:
     case GUEST_SIGNAL:
@@ -181,6 +190,10 @@ static void on_message(struct box_link *box, struct guest_event *ev)
     case GUEST_FORGET:
     case GUEST_READY:
     case GUEST_ERROR:
+    case GUEST_HAND:
+    case GUEST_DIAL:
+    case GUEST_LISTEN:
+    case GUEST_HOLD:
     case GUEST_TYPE_MAX:
         return;
     }
@@ -314,6 +327,7 @@ void box_link_free(struct box_link *box)
     if (box == NULL)
         return;
     box_link_lost(box, END_BOX_LOST, 0);
+    reach_lost(box);
     if (box->listing) {
         box->listing = false;
         adopt_unlisted(box->s);

@@ -16,6 +16,7 @@
 
 #include "base/fd.h"
 #include "sandbox/log.h"
+#include "sandbox/spool.h"
 
 enum {
     GRAIN_SMALL = 4 * 1024,
@@ -169,6 +170,7 @@ void bytelog_remove(int dirfd, int64_t number)
         name_of(name, number, stream);
         (void)unlinkat(dirfd, name, 0);
     }
+    spool_remove(dirfd, number);
 }
 
 // --- writing

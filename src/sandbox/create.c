@@ -77,6 +77,11 @@ static char *copy(const char *text)
     return made;
 }
 
+static char *copy_given(const char *text)
+{
+    return text != NULL ? copy(text) : NULL;
+}
+
 static int64_t or_default(uint64_t value, uint64_t fallback)
 {
     return (int64_t)(value != 0 ? value : fallback);
@@ -124,7 +129,9 @@ static void fill_row(struct fleet *fleet, int64_t tenant, const struct sandbox_s
         .ephemeral = settings->ephemeral,
         .env = copy(settings->env != NULL ? settings->env : "{}"),
         .labels = copy(settings->labels != NULL ? settings->labels : "{}"),
-        .user_id = settings->user_id != NULL ? copy(settings->user_id) : NULL,
+        .user_id = copy_given(settings->user_id),
+        .network = copy_given(settings->network),
+        .secrets = copy_given(settings->secrets),
         .created_ms = now,
         .updated_ms = now,
         .active_ms = now,
@@ -143,7 +150,8 @@ static bool same_settings(const struct sandbox_row *a, const struct sandbox_row 
            a->pids == b->pids && a->cpu_milli == b->cpu_milli &&
            a->sleep_after_ms == b->sleep_after_ms && a->keep_alive == b->keep_alive &&
            a->ephemeral == b->ephemeral && same_text(a->env, b->env) &&
-           same_text(a->labels, b->labels) && same_text(a->user_id, b->user_id);
+           same_text(a->labels, b->labels) && same_text(a->user_id, b->user_id) &&
+           same_text(a->network, b->network) && same_text(a->secrets, b->secrets);
 }
 
 static int use_existing(struct sandbox *s, const struct sandbox_row *wanted, struct err *err)

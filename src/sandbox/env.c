@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "sandbox/exec.h"
+#include "sandbox/reach.h"
 #include "sandbox/sandbox-internal.h"
 
 enum { VARIABLES_MAX = 2048 };
@@ -89,6 +90,21 @@ char **env_parse(const char *json, struct err *err)
     return finish(&list);
 }
 
+// Most programs that speak HTTP look here; the others are brought to the same listener by the
+// kernel.
+static void put_proxy(struct list *list)
+{
+    static const char *const names[] = {"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char setting[64];
+        (void)snprintf(setting, sizeof setting, "%s=http://127.0.0.1:%d", names[i],
+                       REACH_PROXY_PORT);
+        put_copy(list, setting);
+    }
+    put_copy(list, "NO_PROXY=localhost,127.0.0.1,::1");
+    put_copy(list, "no_proxy=localhost,127.0.0.1,::1");
+}
+
 char **exec_env(const struct sandbox *s, const char *extra, uint32_t uid, struct err *err)
 {
     static const char *const common[] = {
@@ -101,6 +117,8 @@ char **exec_env(const struct sandbox *s, const char *extra, uint32_t uid, struct
         put_copy(&list, common[i]);
     put_copy(&list, uid == 0 ? "HOME=/root" : "HOME=/home/user");
     put_copy(&list, uid == 0 ? "USER=root" : "USER=user");
+    if (s->row.network != NULL || s->row.secrets != NULL)
+        put_proxy(&list);
     for (size_t i = 0; s->env[i] != NULL; i++)
         put_copy(&list, s->env[i]);
     if (extra != NULL && put_json(&list, extra, err) < 0) {

@@ -205,6 +205,7 @@ struct sandbox *fleet_add(struct fleet *fleet, struct sandbox_row *row)
     struct sandbox *s = calloc(1, sizeof *s);
     if (s == NULL)
         abort();
+    s->listen_tcp = s->listen_udp = -1;
     s->fleet = fleet;
     s->row = *row;
     *row = (struct sandbox_row){0};

@@ -22,6 +22,7 @@ struct asked {
         struct {
             uint64_t box, disk;
             struct box_limits limits;
+            int fd; // KEEPER_NETWORK: ours, closed once it is sent
         } box;
     } u;
     keeper_fn fn;
@@ -58,6 +59,10 @@ static int send_one(struct keeper_link *k, const struct asked *a, struct err *er
         return keeper_send_disk_list(k->sock, a->id, a->u.box.disk, err);
     case KEEPER_USAGE:
         return keeper_send_usage(k->sock, a->id, a->u.box.box, err);
+    case KEEPER_NETWORK: {
+        auto_fd fd = a->u.box.fd;
+        return keeper_send_network(k->sock, a->id, a->u.box.box, fd, err);
+    }
     case KEEPER_STATUS:
     case KEEPER_SERVING:
     case KEEPER_CLAIMED:
@@ -181,6 +186,14 @@ void keeper_usage(struct fleet *fleet, uint64_t box, keeper_fn fn, void *data)
     submit_box(fleet, KEEPER_USAGE, box, NULL, 0, fn, data);
 }
 
+void keeper_network(struct fleet *fleet, uint64_t box, int listener, keeper_fn fn, void *data)
+{
+    struct asked *a = asked_new(fleet, KEEPER_NETWORK, fn, data);
+    a->u.box.box = box;
+    a->u.box.fd = listener;
+    submit(fleet, a);
+}
+
 void fleet_serving(struct fleet *fleet)
 {
     struct err err = {0};
@@ -248,6 +261,7 @@ static void on_event(struct keeper_link *k, struct keeper_event *ev)
     case KEEPER_STATUS:
     case KEEPER_DISK_DROP:
     case KEEPER_DISK_LIST:
+    case KEEPER_NETWORK:
     case KEEPER_USAGE:
     case KEEPER_SERVING:
     case KEEPER_CLAIMED:

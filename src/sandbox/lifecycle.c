@@ -181,6 +181,7 @@ static void on_sessions_saved(void *data)
         if (box_link_running(s->box) == 0 || s->destroy_wanted) {
             stop(s);
         } else {
+            terminals_hang_up(s);
             box_link_signal_all(s->box, SIGTERM);
             box_link_signal_all(s->box, SIGCONT);
             s->quiet_ns = clock_ns();

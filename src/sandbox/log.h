@@ -31,7 +31,7 @@ struct bytelog;
 int bytelog_open(int dirfd, int64_t number, enum log_stream stream, uint64_t cap, bool make,
                  struct bytelog **ret, struct err *err);
 void bytelog_free(struct bytelog *log);
-void bytelog_remove(int dirfd, int64_t number); // both streams
+void bytelog_remove(int dirfd, int64_t number); // both streams, and the spool of a terminal
 
 // Moves what a pipe has into the log without copying it (splice), at most `max`, often less. Bytes
 // that left the pipe, lost ones too; 0 at the end of the stream, -EAGAIN when there is nothing now,

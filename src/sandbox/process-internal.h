@@ -10,6 +10,7 @@
 
 #include "sandbox/process.h"
 #include "sandbox/sandbox-internal.h"
+#include "sandbox/spool.h"
 
 struct pump; // reads one of its pipes into its log
 struct feed; // writes its standard input
@@ -31,6 +32,7 @@ struct process {
     struct bytelog *logs[LOG_STREAMS]; // opened when first used
     struct process_watch *watches;
     unsigned telling;
+    struct spool *spool; // of a terminal; NULL: none
 };
 
 struct processes {
@@ -39,6 +41,7 @@ struct processes {
     struct process *gone; // deleted, lent to somebody in this turn of the loop
     unsigned running;     // starting ones too
     unsigned ended;       // rows
+    struct opening *openings; // terminal.c's
     uv_timer_t sweeper;
 };
 
@@ -79,6 +82,10 @@ void feed_open(struct process *p, int fd); // takes the descriptor; writes what 
 // 0; ERR_EXHAUSTED: nothing was taken.
 int feed_write(struct process *p, const void *data, size_t len, bool end, struct err *err);
 void feed_close(struct process *p);
+
+// Of its terminal. 0 or -errno.
+int process_set_size(struct process *p, uint16_t rows, uint16_t cols);
+int process_get_size(const struct process *p, uint16_t *ret_rows, uint16_t *ret_cols);
 
 void process_settle(struct process *p); // gives up `alive` when there is no more reason for it
 

@@ -12,7 +12,11 @@
 #include "base/log.h"
 #include "sandbox/process-internal.h"
 
-enum { TURN_MAX = 512 * 1024 }; // moved from one pipe before others have their turn
+enum {
+    TURN_MAX = 512 * 1024,      // moved from one pipe before others have their turn
+    TTY_HOLDS_MAX = 256 * 1024, // more than a terminal has in its buffers
+    FEED_MUCH = 64 * 1024,      // waiting input whose end is told
+};
 
 struct pump {
     uv_poll_t poll;
@@ -66,19 +70,29 @@ static void report_loss(struct process *p, const struct bytelog *log)
              "process", p->row.id, NULL);
 }
 
+static ssize_t move_piece(struct pump *pump, size_t max)
+{
+    struct process *p = pump->process;
+    struct bytelog *log = p->logs[pump->stream];
+    if (log == NULL)
+        return discard(pump->fd);
+    if (p->spool != NULL)
+        return spool_move(p->spool, log, pump->fd);
+    return bytelog_splice(log, pump->fd, max);
+}
+
 // Moves at most about `max` bytes. Whether the stream has ended.
 static bool move_some(struct pump *pump, size_t max, size_t *ret_moved)
 {
     struct process *p = pump->process;
-    struct bytelog *log = p->logs[pump->stream];
     size_t moved = 0;
     ssize_t n = 1;
     while (moved < max && n > 0) {
-        n = log != NULL ? bytelog_splice(log, pump->fd, max - moved) : discard(pump->fd);
+        n = move_piece(pump, max - moved);
         moved += n > 0 ? (size_t)n : 0;
     }
     if (moved > 0)
-        report_loss(p, log);
+        report_loss(p, p->logs[pump->stream]);
     *ret_moved = moved;
     return n <= 0 && n != -EAGAIN;
 }
@@ -129,7 +143,9 @@ void pump_drain(struct process *p, enum log_stream stream)
     size_t moved;
     if (pump == NULL)
         return;
-    if (ioctl(pump->fd, FIONREAD, &waiting) < 0 || waiting < 0)
+    if (p->row.tty != NULL) // whose number is not of all its buffers
+        waiting = TTY_HOLDS_MAX;
+    else if (ioctl(pump->fd, FIONREAD, &waiting) < 0 || waiting < 0)
         waiting = 0;
     if (move_some(pump, (size_t)waiting + 1, &moved)) // the one more finds the end
         pump_close(p, stream);
@@ -142,7 +158,8 @@ struct feed {
     struct process *process; // NULL: not open, or closing
     int fd;
     bool polling;
-    bool end; // close when all is written
+    bool end;  // close when all is written
+    bool much; // has waited: those who watch want to know when it is written
     struct buf queue;
 };
 
@@ -230,10 +247,17 @@ static void on_writable(uv_poll_t *poll, int status, int events)
     (void)events;
     if (feed->process == NULL)
         return;
+    struct process *p = process_ref(feed->process);
     if (status < 0)
-        feed_end(feed->process);
+        feed_end(p);
     else
-        feed_go(feed->process);
+        feed_go(p);
+    if (p->feed != feed || (feed->much && feed->queue.len == 0)) {
+        if (p->feed == feed)
+            feed->much = false;
+        process_tell(p, /*deleted=*/false);
+    }
+    process_unref(p);
 }
 
 void feed_open(struct process *p, int fd)
@@ -262,5 +286,35 @@ int feed_write(struct process *p, const void *data, size_t len, bool end, struct
     feed->end = end;
     if (feed->process != NULL)
         feed_go(p);
+    if (p->feed != NULL && p->feed->queue.len >= FEED_MUCH)
+        p->feed->much = true;
+    return 0;
+}
+
+size_t process_stdin_waiting(const struct process *p)
+{
+    return p->feed != NULL ? p->feed->queue.len : 0;
+}
+
+// --- a terminal's size
+
+static int tty_of(const struct process *p)
+{
+    return p->pumps[LOG_STDOUT] != NULL ? p->pumps[LOG_STDOUT]->fd : -1;
+}
+
+int process_set_size(struct process *p, uint16_t rows, uint16_t cols)
+{
+    const struct winsize size = {.ws_row = rows, .ws_col = cols};
+    return ioctl(tty_of(p), TIOCSWINSZ, &size) < 0 ? -errno : 0;
+}
+
+int process_get_size(const struct process *p, uint16_t *ret_rows, uint16_t *ret_cols)
+{
+    struct winsize size;
+    if (ioctl(tty_of(p), TIOCGWINSZ, &size) < 0)
+        return -errno;
+    *ret_rows = size.ws_row;
+    *ret_cols = size.ws_col;
     return 0;
 }

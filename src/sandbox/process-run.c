@@ -3,6 +3,7 @@
 // the row learns where it runs, and only then is anybody told. A daemon that dies in between leaves
 // a row that names no box, and the next one says that the process is lost.
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -111,6 +112,8 @@ static void open_streams(struct process *p)
 {
     struct job_streams *streams = job_streams(p->job);
     int *outputs[LOG_STREAMS] = {[LOG_STDOUT] = &streams->out, [LOG_STDERR] = &streams->err};
+    if (p->row.tty != NULL) // one for each direction: the loop polls a descriptor only once
+        streams->in = fcntl(streams->out, F_DUPFD_CLOEXEC, 3);
     for (enum log_stream i = 0; i < LOG_STREAMS; i++) {
         pump_open(p, i, *outputs[i]);
         *outputs[i] = -1;
@@ -217,6 +220,7 @@ static int add_row(struct sandbox *s, const struct process_request *request, con
         .id = text_copy(id),
         .command = text_copy(request->command),
         .cwd = text_copy(request->exec.cwd),
+        .tty = request->tty != NULL ? text_copy(request->tty) : NULL,
         .keep_awake = request->keep_awake,
         .deadline_ms = timeout > 0 ? now + timeout : 0,
         .exit_code = -1,
@@ -258,20 +262,25 @@ static int add_named_row(struct sandbox *s, const struct process_request *reques
 static int open_logs(struct process *p, struct err *err)
 {
     const struct fleet *fleet = p->s->fleet;
-    for (enum log_stream i = 0; i < LOG_STREAMS; i++) {
+    unsigned n = p->row.tty != NULL ? LOG_STDOUT + 1 : LOG_STREAMS;
+    for (enum log_stream i = 0; i < n; i++) {
         if (p->logs[i] == NULL &&
             bytelog_open(fleet_logs_fd(fleet), p->row.log, i, fleet_process_log(fleet),
                          /*make=*/true, &p->logs[i], err) < 0)
             return -1;
     }
-    return 0;
+    if (p->row.tty == NULL || p->spool != NULL)
+        return 0;
+    return spool_open(fleet_logs_fd(fleet), p->row.log, p->logs[LOG_STDOUT], &p->spool, err);
 }
 
 // Standard input that comes with the request waits in the feed until there is a pipe.
 static int prepare_feed(struct process *p, const struct process_request *request, struct err *err)
 {
     const struct exec_request *exec = &request->exec;
-    if (exec->stdin_data == NULL && !request->keep_stdin)
+    if (request->tty != NULL)
+        p->feed = feed_new(STDIN_QUEUE_MAX);
+    if (request->tty != NULL || (exec->stdin_data == NULL && !request->keep_stdin))
         return 0;
     p->feed = feed_new(exec->stdin_len > STDIN_QUEUE_MAX ? exec->stdin_len : STDIN_QUEUE_MAX);
     return feed_write(p, exec->stdin_data, exec->stdin_data != NULL ? exec->stdin_len : 0,
@@ -290,10 +299,14 @@ static struct job *ask(struct process *p, const struct process_request *request,
         .files = LIMIT_FILES_DEFAULT,
         .flags = GUEST_EXEC_KEEP | GUEST_EXEC_KEEP_EXIT,
     };
-    if (p->feed != NULL)
+    if (request->tty != NULL)
+        spec.flags |= GUEST_EXEC_TTY;
+    else if (p->feed != NULL)
         spec.flags |= GUEST_EXEC_STDIN;
-    if (request->keep_stdin)
+    if (request->keep_stdin && request->tty == NULL)
         spec.flags |= GUEST_EXEC_KEEP_STDIN;
+    spec.rows = request->rows;
+    spec.cols = request->cols;
     return job_start(p->s, &spec, exec->timeout_ms, &events, p, err);
 }
 
@@ -351,6 +364,9 @@ int process_stdin(struct process *p, const void *data, size_t len, bool end, str
         return not_running(p, err);
     if (p->feed == NULL)
         return err_set(err, ERR_CONFLICT, "the process has no standard input, or it is closed");
+    if (end && p->row.tty != NULL)
+        return err_set(err, ERR_CONFLICT,
+                       "a terminal's input has no end: programs take the byte 4 (Ctrl-D) for it");
     return feed_write(p, data, len, end, err);
 }
 
@@ -392,7 +408,7 @@ static void adopt_one(struct sandbox *s, struct process *p)
     if (open_logs(p, &err) < 0)
         log_line(LOG_ERROR, "cannot open a process's log, dropping its output", "sandbox",
                  s->row.id, "process", p->row.id, "error", err.msg, NULL);
-    if (job_streams(p->job)->in >= 0)
+    if (job_streams(p->job)->in >= 0 || p->row.tty != NULL)
         p->feed = feed_new(STDIN_QUEUE_MAX);
     open_streams(p);
 }

@@ -18,6 +18,7 @@ static void free_process(struct process *p)
 {
     for (enum log_stream i = 0; i < LOG_STREAMS; i++)
         bytelog_free(p->logs[i]);
+    spool_free(p->spool);
     process_row_done(&p->row);
     free(p);
 }
@@ -183,6 +184,7 @@ static void copy_row(const struct process_row *row, struct process_row *ret)
     ret->id = must(strdup(row->id));
     ret->command = row->command != NULL ? must(strdup(row->command)) : NULL;
     ret->cwd = row->cwd != NULL ? must(strdup(row->cwd)) : NULL;
+    ret->tty = row->tty != NULL ? must(strdup(row->tty)) : NULL;
 }
 
 struct collecting {

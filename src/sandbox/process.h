@@ -24,6 +24,9 @@ struct process_request {
     struct exec_request exec;
     bool keep_stdin; // a pipe that process_stdin writes to
     bool keep_awake; // the sandbox does not fall asleep while it runs
+    // The name of its terminal: what it writes is all in LOG_STDOUT then. NULL: pipes.
+    const char *tty;
+    uint16_t rows, cols;
 };
 
 // The row is written before `fn`. ERR_CONFLICT: the id is in use.
@@ -48,10 +51,12 @@ int process_delete(struct process *p, struct err *err);
 // no standard input (any more). ERR_EXHAUSTED: it has not read what was sent before (1 MiB waits at
 // most).
 int process_stdin(struct process *p, const void *data, size_t len, bool end, struct err *err);
+size_t process_stdin_waiting(const struct process *p); // bytes that it has not taken
 
 // The log: never wakes.
 struct bytelog *process_log(struct process *p, enum log_stream stream); // NULL when it is gone
-// Called after bytes came, and after the end (process_row tells which). NULL p: deleted.
+// Called after bytes came, after all of much input was taken, and after the end (process_row tells
+// which). NULL p: deleted.
 struct process_watch;
 typedef void (*process_watch_fn)(void *data, struct process *p);
 struct process_watch *process_watch(struct process *p, process_watch_fn fn, void *data);

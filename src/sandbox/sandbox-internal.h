@@ -8,9 +8,11 @@
 #include "base/map.h"
 #include "box/client.h"
 #include "sandbox/job.h"
+#include "sandbox/reach.h"
 #include "sandbox/sandbox.h"
 
 struct box_link;  // the guest's socket, and the jobs behind it
+struct hand_link; // hand-link.c's: the hand's socket, and what was asked of it
 struct processes; // process.c's, made when it needs it, freed by processes_forget
 struct sessions;  // session.c's, freed by sessions_forget
 
@@ -61,6 +63,9 @@ struct sandbox {
     bool limiting;           // the keeper was asked to change its limits
     struct box_limits asked; // with which its box was asked for
     struct box_link *box;    // NULL when it does not run
+    struct hand_link *hand; // NULL when there is none
+    int listen_tcp, listen_udp; // in its box, once there; -1
+    void (*reach_done)(struct sandbox *s); // while they are being made
     struct processes *processes;
     struct sessions *sessions;
     struct waiter *wakers, *sleepers, *destroyers;
@@ -108,6 +113,8 @@ struct fleet {
     void (*lost_fn)(void *data);
     void (*stopped_fn)(void *data);
     void *data, *stopped_data;
+    const struct reach_events *reach;
+    void *reach_data;
     bool stopping;
 };
 
@@ -188,6 +195,8 @@ void keeper_limit(struct fleet *fleet, uint64_t box, const struct box_limits *li
 void keeper_disk_drop(struct fleet *fleet, uint64_t disk, keeper_fn fn, void *data);
 void keeper_disk_list(struct fleet *fleet, uint64_t above, keeper_fn fn, void *data);
 void keeper_usage(struct fleet *fleet, uint64_t box, keeper_fn fn, void *data);
+// Takes the descriptor.
+void keeper_network(struct fleet *fleet, uint64_t box, int listener, keeper_fn fn, void *data);
 
 // --- box-link.c
 
@@ -240,6 +249,29 @@ struct job *job_new_listed(struct box_link *box, struct guest_event *ev);
 
 void followers_end(struct sandbox *s);
 char *event_data(const char *fmt, ...) __attribute__((format(printf, 1, 2))); // malloc'ed
+
+// --- reach.c
+
+struct reach_wait; // something was asked of a guest that answers with sockets
+// Sends what `send` sends with the id it is given, and remembers whom to tell. Sockets that the
+// callee does not take (sets to -1) are closed.
+typedef int (*reach_send_fn)(struct guest_peer guest, uint32_t id, void *data, struct err *err);
+typedef void (*reach_fn)(void *data, struct guest_event *ev, const struct err *err);
+void reach_ask(struct box_link *box, reach_send_fn send, reach_fn fn, void *data);
+void reach_given(struct box_link *box, struct guest_event *ev);
+void reach_lost(struct box_link *box); // all who wait are told
+struct reach_wait **box_link_waits(struct box_link *box);
+
+bool reach_is_needed(const struct sandbox *s); // its settings want listeners in its box
+// It has a box: calls `done` (may be NULL) when what it needs is there, or cannot be; at once when
+// it needs nothing. Not when the box goes before.
+void reach_bind(struct sandbox *s, void (*done)(struct sandbox *s));
+void reach_unbind(struct sandbox *s);  // its box goes
+void reach_changed(struct sandbox *s); // its network settings are others now
+
+// --- hand-link.c
+
+void hand_link_free(struct hand_link *link); // all who wait are told
 
 // --- env.c
 

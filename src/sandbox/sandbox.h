@@ -77,6 +77,8 @@ struct sandbox_settings {
     bool keep_alive, ephemeral;
     const char *env, *labels; // JSON objects of strings; NULL: {}
     const char *user_id;      // NULL: none
+    const char *network;      // as in struct sandbox_row: canonical; NULL: "none"
+    const char *secrets;
 };
 
 enum {                      // which of them a PATCH changes
@@ -85,6 +87,8 @@ enum {                      // which of them a PATCH changes
     PATCH_KEEP_ALIVE = 1u << 2,
     PATCH_ENV = 1u << 3,
     PATCH_LABELS = 1u << 4,
+    PATCH_NETWORK = 1u << 5,
+    PATCH_SECRETS = 1u << 6,
 };
 
 bool sandbox_id_valid(const char *id);

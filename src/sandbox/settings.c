@@ -13,19 +13,48 @@ struct patch {
     struct sandbox *s;
     struct box_limits limits;
     int64_t more_disk, more_memory; // counted for it while the keeper is asked
-    struct sandbox_row row;         // env, labels and what is plain of the new one
+    struct sandbox_row row;         // its texts that are new, and what is plain
     unsigned which;
     sandbox_fn fn;
     void *data;
 };
 
-static void replace(char **field, char **by)
+// What was there goes into p->row, so that a second swap undoes the first, and so that whichever
+// is not wanted any more is freed with it.
+static void swap_texts(struct patch *p)
 {
-    if (*by == NULL)
-        return;
-    free(*field);
-    *field = *by;
-    *by = NULL;
+    struct sandbox_row *row = &p->s->row;
+    const struct {
+        unsigned which;
+        char **a, **b;
+    } texts[] = {
+        {PATCH_ENV,     &row->env,     &p->row.env    },
+        {PATCH_LABELS,  &row->labels,  &p->row.labels },
+        {PATCH_NETWORK, &row->network, &p->row.network},
+        {PATCH_SECRETS, &row->secrets, &p->row.secrets},
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        if (p->which & texts[i].which) {
+            char *text = *texts[i].a;
+            *texts[i].a = *texts[i].b;
+            *texts[i].b = text;
+        }
+    }
+}
+
+static void set_plain(const struct patch *p)
+{
+    struct sandbox_row *row = &p->s->row;
+    if (p->which & PATCH_LIMITS) {
+        row->memory = (int64_t)p->limits.memory;
+        row->disk = (int64_t)p->limits.disk;
+        row->pids = p->limits.pids;
+        row->cpu_milli = p->limits.cpu_milli;
+    }
+    if (p->which & PATCH_SLEEP_AFTER)
+        row->sleep_after_ms = p->row.sleep_after_ms;
+    if (p->which & PATCH_KEEP_ALIVE)
+        row->keep_alive = p->row.keep_alive;
 }
 
 static int patch_rows(struct patch *p, struct err *err)
@@ -35,37 +64,23 @@ static int patch_rows(struct patch *p, struct err *err)
     char **env = NULL;
     if (p->row.env != NULL && (env = env_parse(p->row.env, err)) == NULL)
         return -1;
-    if (p->which & PATCH_LIMITS) {
-        s->row.memory = (int64_t)p->limits.memory;
-        s->row.disk = (int64_t)p->limits.disk;
-        s->row.pids = p->limits.pids;
-        s->row.cpu_milli = p->limits.cpu_milli;
-    }
-    if (p->which & PATCH_SLEEP_AFTER)
-        s->row.sleep_after_ms = p->row.sleep_after_ms;
-    if (p->which & PATCH_KEEP_ALIVE)
-        s->row.keep_alive = p->row.keep_alive;
-    s->row.env = p->row.env != NULL ? p->row.env : s->row.env;
-    s->row.labels = p->row.labels != NULL ? p->row.labels : s->row.labels;
-    int r = lifecycle_store(s, err);
-    if (r == 0) { // the old texts go, the new ones stay
-        struct sandbox_row now = s->row;
-        s->row.env = before.env;
-        s->row.labels = before.labels;
-        replace(&s->row.env, &p->row.env);
-        replace(&s->row.labels, &p->row.labels);
-        lifecycle_tenant(s)->disk += now.disk - before.disk;
-        lifecycle_count_memory(s);
-    } else {
+    set_plain(p);
+    swap_texts(p);
+    if (lifecycle_store(s, err) < 0) {
+        swap_texts(p);
         s->row = before;
+        exec_env_free(env);
+        return -1;
     }
-    if (r == 0 && env != NULL) {
+    lifecycle_tenant(s)->disk += s->row.disk - before.disk;
+    lifecycle_count_memory(s);
+    if (env != NULL) {
         exec_env_free(s->env);
         s->env = env;
-    } else {
-        exec_env_free(env);
     }
-    return r;
+    if (p->which & (PATCH_NETWORK | PATCH_SECRETS))
+        reach_changed(s);
+    return 0;
 }
 
 static void patch_finish(struct patch *p, const struct err *failed)
@@ -127,6 +142,14 @@ static int check_patch(struct patch *p, struct err *err)
     return 0;
 }
 
+static char *copy_if(bool wanted, const char *text)
+{
+    char *made = wanted && text != NULL ? strdup(text) : NULL;
+    if (made == NULL && wanted && text != NULL)
+        abort();
+    return made;
+}
+
 static struct patch *patch_new(struct sandbox *s, const struct sandbox_settings *settings,
                                unsigned which, sandbox_fn fn, void *data)
 {
@@ -149,10 +172,10 @@ static struct patch *patch_new(struct sandbox *s, const struct sandbox_settings 
     p->row.sleep_after_ms =
         which & PATCH_SLEEP_AFTER ? settings->sleep_after_ms : s->row.sleep_after_ms;
     p->row.keep_alive = which & PATCH_KEEP_ALIVE ? settings->keep_alive : s->row.keep_alive;
-    if ((which & PATCH_ENV) && (p->row.env = strdup(settings->env)) == NULL)
-        abort();
-    if ((which & PATCH_LABELS) && (p->row.labels = strdup(settings->labels)) == NULL)
-        abort();
+    p->row.env = copy_if(which & PATCH_ENV, settings->env);
+    p->row.labels = copy_if(which & PATCH_LABELS, settings->labels);
+    p->row.network = copy_if(which & PATCH_NETWORK, settings->network);
+    p->row.secrets = copy_if(which & PATCH_SECRETS, settings->secrets);
     return p;
 }
 

@@ -21,6 +21,12 @@ enum guest_type {
     GUEST_FAILED,  // guest_failed
     GUEST_EXITED,  // guest_exited
     GUEST_LISTED,  // guest_listed
+    // since version 2
+    GUEST_HAND,   // guest_plain -> GUEST_GIVEN + [socket]: a hand (hand-msg.h) at its other end
+    GUEST_DIAL,   // guest_dial  -> GUEST_GIVEN + [socket]: connected, or about to be
+    GUEST_LISTEN, // guest_listen -> GUEST_GIVEN + [TCP listener, UDP socket]; the same ones again
+    GUEST_GIVEN,  // guest_given
+    GUEST_HOLD,   // guest_plain + [any], from the keeper, no answer: kept open as long as the box is
     GUEST_TYPE_MAX,
 };
 
@@ -112,6 +118,23 @@ struct guest_forget {
     struct wire_head head; // the exec's id
     uint32_t what;
     uint32_t pad;
+};
+
+struct guest_dial {
+    struct wire_head head;
+    uint32_t port; // on the box's loopback
+    uint32_t pad;
+};
+
+struct guest_listen { // on all addresses of the box
+    struct wire_head head;
+    uint32_t tcp_port, udp_port;
+};
+
+struct guest_given {
+    struct wire_head head;
+    int32_t sys_errno; // 0: the descriptors are there
+    uint32_t held;     // what came with GUEST_HOLD is held
 };
 
 enum guest_step {

@@ -74,7 +74,6 @@ struct hand_request {
     uint32_t mode; // at most 0777
     uint32_t uid, gid;
     uint64_t handle;
-    uint64_t offset; // HAND_LIST: entries to skip is not this but `after` in data: see hand_list
     uint64_t limit;  // HAND_LIST, HAND_SEARCH: records at most; 0: any number
     char etag[HAND_ETAG];
     uint32_t path_len, path2_len; // without their NULs

@@ -31,6 +31,9 @@ enum keeper_type {
     KEEPER_USED,    // keeper_used
     KEEPER_OK,      // keeper_plain
     KEEPER_ERROR,   // keeper_error
+    // since version 2
+    KEEPER_NETWORK, // keeper_box + [listener] -> KEEPER_OK or KEEPER_ERROR: every TCP connection of
+                    // the box that does not go to its loopback comes to this listener of its own
     KEEPER_TYPE_MAX,
 };
 

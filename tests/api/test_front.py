@@ -55,7 +55,7 @@ def test_description_is_sound(api):
             assert named == set(re.findall(r"\{(\w+)\}", path)), path
             assert op["summary"] and op["responses"]
     fields = spec["components"]["schemas"]["CreateSandbox"]["properties"]
-    assert "memory" in fields and "network" not in fields
+    assert "memory" in fields and "snapshot" not in fields
 
 
 def test_every_described_route_is_there_and_others_are_not(api):

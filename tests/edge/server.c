@@ -325,7 +325,7 @@ static void take_later(struct http_request *req, const struct target *target)
     (void)uv_timer_start(&work->timer, on_take_later, number(target, "ms", 10), 0);
 }
 
-static void route(struct http_request *req, const struct target *target)
+static void route(struct http_request *req, struct target *target)
 {
     size_t len;
     const char *body = http_body(req, &len);

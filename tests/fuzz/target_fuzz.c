@@ -34,7 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct target target;
     struct err err = {0};
-    const char *params[EDGE_SEGMENTS_MAX];
+    const char *params[TARGET_PARAMS_MAX];
     char *raw = strndup((const char *)data, size);
     if (raw == NULL)
         return 0;
@@ -42,6 +42,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         check_segments(&target);
         check_query(&target);
         (void)target_match(&target, "/sandbox/{id}/sessions/{sid}", params);
+        (void)target_match(&target, "/sandbox/{id}/files/{path*}", params);
         target_done(&target);
     } else {
         assert(err.code == ERR_INVALID || err.code == ERR_NOT_FOUND);

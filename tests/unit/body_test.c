@@ -19,6 +19,7 @@ struct sample {
     struct body_map env, labels;
     struct body_user user;
     struct inner inner;
+    const char *json;
 };
 
 #define AT(member) offsetof(struct sample, member)
@@ -41,6 +42,7 @@ static const struct field fields[] = {
     FIELD("labels", FIELD_LABELS, AT(labels)),
     FIELD("user", FIELD_USER, AT(user)),
     FIELD("inner", FIELD_OBJECT, AT(inner), .sub = &inner_schema),
+    FIELD("any", FIELD_JSON, AT(json), .max = 24),
     FIELD("network", FIELD_LATER, 0),
     FIELD("image", FIELD_FIXED, 0),
 };
@@ -311,6 +313,27 @@ CHECK_CASE(test_required)
     body_done(&body);
 }
 
+CHECK_CASE(test_json)
+{
+    static const struct {
+        const char *in, *out;
+    } cases[] = {
+        {"{\"any\":\"none\"}",                         "\"none\""                  },
+        {"{\"any\": { \"b\" : [1, 2.5], \"a\":true}}", "{\"a\":true,\"b\":[1,2.5]}"},
+        {"{\"any\":false}",                            "false"                     },
+        {"{\"any\":\"\\u0000\"}",                      "\"\\u0000\""               },
+        {"{\"any\":[]}",                               "[]"                        },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_string_equal(good(cases[i].in)->json, cases[i].out);
+        body_done(&body);
+    }
+    assert_null(good("{\"any\":null}")->json);
+    body_done(&body);
+    bad("{\"any\":\"1234567890123456789012345\"}", "any: is longer than 24 bytes");
+    bad("{\"any\":{\"a\":1,\"a\":2}}", "not JSON");
+}
+
 CHECK_CASE(test_schema)
 {
     auto_buf buf;
@@ -332,4 +355,4 @@ CHECK_MAIN(cmocka_unit_test(test_empty), cmocka_unit_test(test_values),
            cmocka_unit_test(test_types), cmocka_unit_test(test_label_lengths),
            cmocka_unit_test(test_not_json), cmocka_unit_test(test_depth),
            cmocka_unit_test(test_too_many_values), cmocka_unit_test(test_required),
-           cmocka_unit_test(test_schema))
+           cmocka_unit_test(test_schema), cmocka_unit_test(test_json))

@@ -99,6 +99,13 @@ CHECK_CASE(tokens)
 
 // -- sandboxes
 
+static void assert_same_text(const char *a, const char *b) // NULL is not ""
+{
+    assert_int_equal(a == NULL, b == NULL);
+    if (a != NULL)
+        assert_string_equal(a, b);
+}
+
 static void assert_same(const struct sandbox_row *a, const struct sandbox_row *b)
 {
     assert_int_equal(a->number, b->number);
@@ -113,9 +120,9 @@ static void assert_same(const struct sandbox_row *a, const struct sandbox_row *b
     assert_int_equal(a->ephemeral, b->ephemeral);
     assert_string_equal(a->env, b->env);
     assert_string_equal(a->labels, b->labels);
-    assert_int_equal(a->user_id == NULL, b->user_id == NULL);
-    if (a->user_id != NULL)
-        assert_string_equal(a->user_id, b->user_id);
+    assert_same_text(a->user_id, b->user_id);
+    assert_same_text(a->network, b->network);
+    assert_same_text(a->secrets, b->secrets);
     assert_true(a->box == b->box && a->run == b->run && a->boxes == b->boxes);
     assert_true(a->created_ms == b->created_ms && a->updated_ms == b->updated_ms);
     assert_true(a->active_ms == b->active_ms);
@@ -150,6 +157,8 @@ CHECK_CASE(a_sandbox)
         .env = (char[]){"{}"},
         .labels = (char[]){"{\"a\":\"b\"}"},
         .user_id = (char[]){EVIL},
+        .network = (char[]){"\"internet\""},
+        .secrets = (char[]){"[\"a\",\"b\"]"},
         .box = 6,
         .run = INT64_MIN,
         .boxes = 7,
@@ -655,9 +664,70 @@ CHECK_CASE(keys_are_dropped_and_expire)
     assert_int_equal(take(&row), IDEM_NEW);
 }
 
-CHECK_MAIN(KIT_CASE(tenants), KIT_CASE(tokens), KIT_CASE(a_sandbox), KIT_CASE(two_with_one_name),
-           KIT_CASE(numbers_are_never_used_twice), KIT_CASE(what_belongs_to_a_sandbox_goes_with_it),
-           KIT_CASE(lists_and_filters), KIT_CASE(long_lists), KIT_CASE(usage), KIT_CASE(a_process),
+// -- secrets
+
+static int64_t put_secret(int64_t tenant, char *name, char *upstream, int64_t ms)
+{
+    uint8_t sealed[] = {0, 1, 2, 0xff, 0};
+    struct secret_row row = {
+        .tenant = tenant,
+        .name = name,
+        .upstream = upstream,
+        .header = (char[]){"Authorization"},
+        .format = (char[]){EVIL},
+        .sealed = sealed,
+        .sealed_len = sizeof sealed,
+        .created_ms = ms,
+        .updated_ms = ms,
+    };
+    struct err err = {0};
+    int r = db_secret_put(kit_db, &row, &err);
+    return r < 0 ? -(int64_t)err.code : r;
+}
+
+static int see_secret(void *data, const struct secret_row *row)
+{
+    char *seen = data;
+    (void)strncat(seen, row->name, 60 - strlen(seen));
+    return row->name[0] == 'y';
+}
+
+CHECK_CASE(secrets)
+{
+    int64_t other = kit_tenant("other");
+    char seen[64] = "";
+    struct secret_row got = {0};
+    assert_int_equal(put_secret(1, (char[]){"b"}, (char[]){"https://one"}, 10), 1);
+    assert_int_equal(put_secret(1, (char[]){"a"}, (char[]){"https://one"}, 11), 1);
+    assert_int_equal(put_secret(other, (char[]){"a"}, (char[]){"https://other"}, 12), 1);
+    assert_int_equal(put_secret(1, (char[]){"a"}, (char[]){"https://two"}, 20), 0);
+    assert_int_equal(put_secret(77, (char[]){"a"}, (char[]){"https://two"}, 20), -ERR_NOT_FOUND);
+    kit_reopen();
+    MUST_BE(db_secret_get(kit_db, 1, "a", &got, &err), 1);
+    assert_string_equal(got.upstream, "https://two");
+    assert_string_equal(got.format, EVIL);
+    assert_int_equal(got.sealed_len, 5);
+    assert_memory_equal(got.sealed, "\0\1\2\xff\0", 5);
+    assert_int_equal(got.created_ms, 11);
+    assert_int_equal(got.updated_ms, 20);
+    secret_row_done(&got);
+    secret_row_done(&got);
+    MUST(db_secret_each(kit_db, 1, see_secret, seen, &err));
+    assert_string_equal(seen, "ab");
+    seen[0] = '\0';
+    MUST(db_secret_each(kit_db, 0, see_secret, seen, &err));
+    assert_string_equal(seen, "aba");
+    MUST_BE(db_secret_del(kit_db, 1, "a", &err), 1);
+    MUST_BE(db_secret_del(kit_db, 1, "a", &err), 0);
+    MUST_BE(db_secret_get(kit_db, 1, "a", &got, &err), 0);
+    MUST_BE(db_secret_get(kit_db, other, "a", &got, &err), 1);
+    secret_row_done(&got);
+}
+
+CHECK_MAIN(KIT_CASE(tenants), KIT_CASE(secrets), KIT_CASE(tokens), KIT_CASE(a_sandbox),
+           KIT_CASE(two_with_one_name), KIT_CASE(numbers_are_never_used_twice),
+           KIT_CASE(what_belongs_to_a_sandbox_goes_with_it), KIT_CASE(lists_and_filters),
+           KIT_CASE(long_lists), KIT_CASE(usage), KIT_CASE(a_process),
            KIT_CASE(processes_oldest_first), KIT_CASE(sessions), cmocka_unit_test(reasons),
            KIT_CASE(events_are_kept_and_trimmed), KIT_CASE(idempotency),
            KIT_CASE(an_empty_answer_is_an_answer), KIT_CASE(keys_are_dropped_and_expire))

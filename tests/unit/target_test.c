@@ -134,12 +134,13 @@ CHECK_CASE(limits)
     raw[EDGE_TARGET_MAX + 1] = '\0';
     refused(raw, ERR_INVALID);
 
-    for (size_t i = 0; i < EDGE_SEGMENTS_MAX + 1; i++)
+    for (size_t i = 0; i < EDGE_TARGET_MAX / 2; i++) // as many as fit
         memcpy(raw + 2 * i, "/a", 3);
-    refused(raw, ERR_NOT_FOUND);
-    raw[2 * EDGE_SEGMENTS_MAX] = '\0';
     parse_ok(&target, raw);
-    assert_int_equal(target.n_segments, EDGE_SEGMENTS_MAX);
+    assert_int_equal(target.n_segments, EDGE_TARGET_MAX / 2);
+    const char *rest = NULL;
+    assert_true(target_match(&target, "/a/{path*}", &rest));
+    assert_string_equal(rest, raw + 3);
     target_done(&target);
 
     size_t n = (size_t)snprintf(raw, sizeof raw, "/");
@@ -174,9 +175,12 @@ CHECK_CASE(patterns_match)
         {"/sandbox/a/exec/b",     "/sandbox/{id}/exec",           {NULL}      },
         {"/sandbox/a/b",          "/sandbox/{id}/exec",           {NULL}      },
         {"/sandbox/a/sessions/s", "/sandbox/{id}/sessions/{sid}", {"a", "s"}  },
+        {"/sandbox/a/files",      "/sandbox/{id}/files/{path*}",  {NULL}      },
+        {"/sandbox/a/files/b",    "/sandbox/{id}/files/{path*}",  {"a", "b"}  },
+        {"/sandbox/a/files/b%20c/d/%25e", "/sandbox/{id}/files/{path*}", {"a", "b c/d/%e"}},
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
-        const char *params[EDGE_SEGMENTS_MAX] = {"", ""};
+        const char *params[TARGET_PARAMS_MAX] = {"", ""};
         struct target target;
         parse_ok(&target, table[i].raw);
         bool match = target_match(&target, table[i].pattern, params);

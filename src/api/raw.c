@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which requests' bodies are left in the socket. It is asked before anything else is known of a
+// request, so it only says who would read: whether the path makes sense, and who asks, is found out
+// on the usual way.
+#include <string.h>
+
+#include "api/api.h"
+
+enum { SMALL_BODY = 256 * 1024 }; // collected in memory, which is faster, and keeps it simple
+
+// The part of "/sandbox/ID/..." behind the id. NULL for any other path.
+static const char *behind_id(const char *target)
+{
+    static const char prefix[] = "/sandbox/";
+    if (strncmp(target, prefix, sizeof prefix - 1) != 0)
+        return NULL;
+    return strchr(target + sizeof prefix - 1, '/');
+}
+
+static bool begins(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+bool api_is_raw(void *data, const struct http_peek *peek)
+{
+    (void)data;
+    const char *rest = behind_id(peek->target);
+    if (rest == NULL)
+        return false;
+    if (strcmp(peek->method, "PUT") == 0 && (begins(rest, "/files/") || begins(rest, "/archive")))
+        return peek->length > SMALL_BODY;
+    return begins(rest, "/proxy/");
+}

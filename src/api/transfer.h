@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bytes being moved for a call, by the mover. The sandbox is at work meanwhile; when its box goes,
+// or the token that asked is revoked, the transfer is cut: a descriptor that is held open would keep
+// the disk of a box that has ended. On the loop's thread.
+#pragma once
+
+#include "api/call.h"
+#include "move/move.h"
+
+struct transfer;
+// `result` is NULL when it was cut. The descriptors are the caller's again.
+typedef void (*transfer_fn)(struct call *call, const struct move_result *result);
+
+// Fills in config's done and data. Calls back exactly once, never before it returns, and holds the
+// call until then. 0, or -1 and err.
+int transfer_start(struct call *call, struct move_config *config, transfer_fn fn, struct err *err);
+
+void transfers_cut(struct api *api, const struct token *token); // of a revoked token
+void transfers_drop(struct api *api); // the mover is closed: nobody calls back any more

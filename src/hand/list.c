@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// HAND_LIST: a record for each entry of a directory, or of a tree.
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "hand/hand-internal.h"
+#include "hand/walk.h"
+
+static int tell(struct work *work, const struct walk_entry *e)
+{
+    char target[HAND_PATH_MAX];
+    struct hand_entry rec = {.path_len = (uint32_t)e->path_len};
+    struct work_text texts[] = {
+        {e->path, e->path_len},
+        {target,  0          },
+    };
+    hand_fill_stat(&rec.st, &e->st);
+    if (rec.st.kind == HAND_SYMLINK) {
+        ssize_t n = readlinkat(e->dir, e->name, target, sizeof target);
+        texts[1].len = n > 0 ? (size_t)n : 0;
+    }
+    rec.link_len = (uint32_t)texts[1].len;
+    work->n++;
+    return work_record(work, HAND_REC_ENTRY, &rec, sizeof rec, texts, 2);
+}
+
+static uint64_t still_wanted(const struct work *work)
+{
+    enum { SLACK = 64 }; // some may vanish before they are looked at
+    uint64_t limit = work->req->limit;
+    return limit == 0 || limit > UINT32_MAX ? UINT64_MAX : limit - work->n + SLACK;
+}
+
+int work_list(struct work *work)
+{
+    const struct hand_request *req = work->req;
+    struct walk_how how = {
+        .recursive = req->flags & HAND_RECURSIVE,
+        .hidden = req->flags & HAND_HIDDEN,
+        .after = work->texts.data_len > 0 ? work->texts.data + sizeof(struct hand_list) : "",
+    };
+    int follow = req->flags & HAND_NO_FOLLOW ? O_NOFOLLOW : 0;
+    int dir = hand_open(AT_FDCWD, work->texts.path, O_RDONLY | O_DIRECTORY | follow);
+    if (dir < 0)
+        return work_failed(work, work->texts.path, -dir);
+    walk_need(still_wanted(work));
+    int r = walk_begin(dir, &how);
+    while (r == 0 && (req->limit == 0 || work->n < req->limit)) {
+        struct walk_entry entry;
+        walk_need(still_wanted(work));
+        r = walk_next(&entry);
+        if (r <= 0)
+            break;
+        r = tell(work, &entry);
+        if (r == 0)
+            r = work_tick(work);
+    }
+    const char *missed = work->texts.path;
+    if (r == 0 && (r = -walk_missed(&missed)) == 0)
+        return 0;
+    return work_failed(work, missed, -r);
+}
