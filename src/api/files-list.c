@@ -79,13 +79,31 @@ static void on_done(void *data, const struct hand_ended *ended, const struct err
     files_work_over(call);
 }
 
+static void cleanup(struct call *call)
+{
+    struct list_call *l = call->state;
+    buf_done(&l->list.buf);
+}
+
+static void begin(struct list_call *l)
+{
+    struct json *j = &l->list.json;
+    buf_init(&l->list.buf, PAGE_BYTES + ENTRY_BYTES);
+    json_init(j, &l->list.buf);
+    json_open_object(j);
+    show_bool(j, "success", true);
+    show_str(j, "path", l->file.path);
+    json_key(j, "entries");
+    json_open_array(j);
+    l->file.cleanup = cleanup;
+}
+
 static void start_list(struct call *call)
 {
     static const struct file_long_ops ops = {.record = on_record, .done = on_done};
     struct list_call *l = call->state;
     struct err err = {0};
     const char *after = call_query(call, "after");
-    const struct hand_list none = {0};
     auto_buf data, path;
     buf_init(&data, HAND_DATA_MAX);
     buf_init(&path, FILE_PATH_MAX);
@@ -94,17 +112,10 @@ static void start_list(struct call *call)
         call_fail(call, &err);
         return;
     }
-    struct hand_list head = none;
-    head.after_len = (uint32_t)path.len;
+    const struct hand_list head = {.after_len = (uint32_t)path.len};
     (void)buf_append(&data, &head, sizeof head);
     (void)buf_append(&data, buf_str(&path), path.len + 1);
-    buf_init(&l->list.buf, PAGE_BYTES + ENTRY_BYTES);
-    json_init(&l->list.json, &l->list.buf);
-    json_open_object(&l->list.json);
-    show_bool(&l->list.json, "success", true);
-    show_str(&l->list.json, "path", l->file.path);
-    json_key(&l->list.json, "entries");
-    json_open_array(&l->list.json);
+    begin(l);
     const struct hand_ask ask = {
         .type = HAND_LIST,
         .path = l->file.path,
@@ -120,7 +131,7 @@ void files_list(struct call *call)
 {
     struct list_call *l = files_new(call, sizeof *l);
     if (l == NULL || call_query_bool(call, "recursive", false, &l->recursive) < 0 ||
-        call_query_bool(call, "hidden", true, &l->hidden) < 0 ||
+        call_query_bool(call, "hidden", false, &l->hidden) < 0 ||
         call_query_u64(call, "limit", LIMIT_MAX, LIMIT_DEFAULT, &l->limit) < 0)
         return;
     if (call_query(call, "stat") != NULL)

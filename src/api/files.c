@@ -87,6 +87,8 @@ void files_cancel(struct call *call)
     if (f->work == NULL)
         return;
     file_long_cancel(f->work);
+    if (f->cleanup != NULL)
+        f->cleanup(call);
     files_work_over(call);
 }
 
@@ -112,9 +114,13 @@ enum error_kind files_kind(const struct err *err)
     case EPERM:
     case EROFS:
         return ERROR_PERMISSION_DENIED;
-    default:
+    case 0:
         return error_of(err->code);
+    default: // a box may say anything: that is no failure of ours
+        break;
     }
+    enum error_kind kind = error_of(err->code);
+    return kind == ERROR_INTERNAL || kind == ERROR_QUOTA_EXCEEDED ? ERROR_UNAVAILABLE : kind;
 }
 
 void files_fail(struct call *call, const struct err *err)

@@ -17,7 +17,9 @@ typedef void (*files_fn)(struct call *call, struct hand_answer *answer, const st
 struct file_call {
     void (*next)(struct call *call);
     files_fn on_answer;
-    struct file_long *work; // goes with the client
+    struct file_long *work;  // goes with the client
+    struct writing *writing; // file_put's
+    void (*cleanup)(struct call *call); // when it has gone so: what the state owns. May be NULL
     char path[FILE_PATH_MAX + 1];
 };
 

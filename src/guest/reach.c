@@ -66,7 +66,15 @@ void guest_hand(const struct guest_plain *msg)
 
 // --- sockets
 
-// Loopback decides at once, but for a listener whose queue is full.
+// Loopback has decided when connect returns, but for a listener whose queue is full: then it is for
+// whoever gets the socket to wait.
+static int refused(int fd)
+{
+    int e = 0;
+    socklen_t len = sizeof e;
+    return getsockopt(fd, SOL_SOCKET, SO_ERROR, &e, &len) < 0 ? -errno : -e;
+}
+
 static int dial(int family, uint16_t port, int *ret)
 {
     struct sockaddr_in6 six = {
@@ -82,10 +90,10 @@ static int dial(int family, uint16_t port, int *ret)
         return -errno;
     int r = is_six ? connect(fd, (struct sockaddr *)&six, sizeof six)
                    : connect(fd, (struct sockaddr *)&four, sizeof four);
-    if (r < 0 && errno != EINPROGRESS)
-        return -errno;
-    *ret = TAKE_FD(fd);
-    return 0;
+    r = r == 0 ? 0 : errno == EINPROGRESS ? refused(fd) : -errno;
+    if (r == 0)
+        *ret = TAKE_FD(fd);
+    return r;
 }
 
 void guest_dial(const struct guest_dial *msg)

@@ -170,10 +170,13 @@ static bool advance(struct exchange *x)
     return false;
 }
 
-// Reading comes last, so that room is made first.
+// All that is known is done before anything is written, so that a head and what there is of its
+// body are one write. Reading comes last, so that room is made first.
 static bool round_of(struct exchange *x)
 {
-    bool moved = advance(x);
+    bool moved = false;
+    while (advance(x))
+        moved = true;
     if (x->state == X_DEAD)
         return true;
     moved |= write_up(x);

@@ -4,12 +4,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/random.h>
 #include <unistd.h>
-
-#include <stdio.h>
 
 #include "base/fd.h"
 #include "hand/hand-internal.h"
@@ -226,6 +225,15 @@ static int copy_entry(const struct job *job, const struct walk_entry *e)
     return r;
 }
 
+// Did somebody remove it, or put something else there, while we looked at it?
+static bool has_changed(const struct walk_entry *e)
+{
+    struct stat st;
+    if (fstatat(e->dir, e->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT;
+    return (st.st_mode & S_IFMT) != (e->st.st_mode & S_IFMT);
+}
+
 static int copy_tree(const struct job *job, int take_from, int root)
 {
     struct work *work = job->work;
@@ -239,9 +247,8 @@ static int copy_tree(const struct job *job, int take_from, int root)
         if (r <= 0)
             break;
         r = copy_entry(job, &e);
-        struct stat st;
-        if (r < 0 && fstatat(e.dir, e.name, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
-            r = 0; // it was removed while we looked at it
+        if (r < 0 && has_changed(&e))
+            r = 0;
         if (r < 0)
             return work_failed(work, e.path, -r);
         r = work_tick(work);
@@ -256,10 +263,12 @@ static int copy_tree(const struct job *job, int take_from, int root)
 static int is_within(int dir, const struct stat *st)
 {
     struct stat now, before = {0};
-    auto_fd fd = fcntl(dir, F_DUPFD_CLOEXEC, 0);
+    auto_fd fd = hand_open(dir, ".", O_PATH | O_DIRECTORY);
     for (int i = 0; i < DEPTH_MAX; i++) {
-        if (fd < 0 || fstat(fd, &now) < 0)
-            return fd < 0 && fd != -1 ? fd : -errno;
+        if (fd < 0)
+            return fd;
+        if (fstat(fd, &now) < 0)
+            return -errno;
         if (now.st_dev == st->st_dev && now.st_ino == st->st_ino)
             return 1;
         if (i > 0 && now.st_dev == before.st_dev && now.st_ino == before.st_ino)

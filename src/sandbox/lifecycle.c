@@ -14,6 +14,7 @@
 #include "sandbox/process.h"
 #include "sandbox/sandbox-internal.h"
 #include "sandbox/session.h"
+#include "sandbox/terminal.h"
 
 enum { GRACE_MS = 2000 }; // between SIGTERM and the end of the box
 

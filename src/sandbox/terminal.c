@@ -27,7 +27,8 @@ struct opening {
     char *name, *shell, *command, *cwd, *env;
     uint32_t uid, gid;
     uint16_t rows, cols;
-    bool plain; // bash was not there
+    bool plain;       // bash was not there
+    bool session_cwd; // that of the session, which may be gone
     struct waiting *waiting;
     struct opening *next;
 };
@@ -174,13 +175,18 @@ static void start(struct opening *o);
 static void on_started(void *data, struct process *p, const struct err *err)
 {
     struct opening *o = data;
-    if (p == NULL && err->sys_errno == ENOENT && o->shell == NULL && !o->plain &&
-        o->s->state == STATE_RUNNING) {
+    bool again = p == NULL && err->sys_errno == ENOENT && o->s->state == STATE_RUNNING;
+    if (again && o->shell == NULL && !o->plain) {
         o->plain = true;
         start(o);
-        return;
+    } else if (again && o->session_cwd) {
+        free(o->cwd);
+        o->cwd = NULL;
+        o->plain = o->session_cwd = false;
+        start(o);
+    } else {
+        finish(o, p, err);
     }
-    finish(o, p, err);
 }
 
 static void start(struct opening *o)
@@ -235,8 +241,10 @@ static void take_session(struct opening *o)
     struct session_row row = {0};
     if (session_get(o->s, o->name, &row, &ignored) < 0)
         return;
-    if (o->cwd == NULL)
+    if (o->cwd == NULL) {
         o->cwd = copy(row.cwd);
+        o->session_cwd = row.cwd != NULL;
+    }
     o->env = copy(row.env);
     session_row_done(&row);
 }

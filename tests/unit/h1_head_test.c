@@ -290,7 +290,7 @@ CHECK_CASE(framing)
     check_body(H1_LENGTH, 0, "abc", "", 0, true, false);
     check_body(H1_NO_BODY, 0, "abc", "", 0, true, false);
     check_body(H1_TO_END, 0, "abc", "abc", 3, false, false);
-    check_body(H1_CHUNKED, 0, "3\r\nabc\r\n0a\r\n0123456789\r\n0\r\n\r\nGET", "abc0123456789", 30,
+    check_body(H1_CHUNKED, 0, "3\r\nabc\r\n0a\r\n0123456789\r\n0\r\n\r\nGET", "abc0123456789", 29,
                true, false);
     check_body(H1_CHUNKED, 0, "0\r\n\r\n", "", 5, true, false);
     check_body(H1_CHUNKED, 0, "3\r\nab", "ab", 5, false, false);

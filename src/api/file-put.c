@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is small goes to the hand in a message. Else the hand makes a new file without a name and
+// hands out its descriptor, the mover writes to that, and then the file gets its name.
+#include "api/file-put.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "api/transfer.h"
+#include "base/fd.h"
+
+enum { STALL_MS = EDGE_IDLE_SECONDS * 1000 };
+
+struct writing { // between HAND_CREATE and the answer to HAND_COMMIT
+    struct file_put put;
+    files_fn fn;
+    uint64_t handle;
+    int to;   // the new file
+    int none; // a pipe from which nothing comes: where the content is in memory
+};
+
+static struct hand_ask ask_of(enum hand_type type, const struct file_put *put)
+{
+    return (struct hand_ask){
+        .type = type,
+        .path = put->path,
+        .flags = put->terms.flags,
+        .mode = put->terms.mode,
+        .etag = put->terms.flags & HAND_ETAG_GIVEN ? put->terms.etag : NULL,
+    };
+}
+
+static void ignore(void *data, struct hand_answer *answer, const struct err *err)
+{
+    (void)data;
+    (void)answer;
+    (void)err;
+}
+
+static void finish(struct call *call, struct hand_answer *answer, const struct err *err)
+{
+    struct file_call *f = call->state;
+    struct writing *w = f->writing;
+    files_fn fn = w->fn;
+    f->writing = NULL;
+    fd_close(w->to);
+    fd_close(w->none);
+    free(w);
+    fn(call, answer, err);
+}
+
+static void give_up(struct call *call, const struct err *err)
+{
+    struct file_call *f = call->state;
+    const struct hand_ask ask = {.type = HAND_ABORT, .handle = f->writing->handle};
+    (void)hand_ask(call->sandbox, &ask, ignore, NULL, NULL);
+    finish(call, NULL, err);
+}
+
+static void gone(struct call *call)
+{
+    struct err err;
+    (void)err_set(&err, ERR_UNAVAILABLE, "the client is gone, or the sandbox");
+    call_drop(call);
+    give_up(call, &err);
+}
+
+// -- the move
+
+// What may be told to a client that is still there.
+static int read_result(const struct move_result *r, const char *path, struct err *err)
+{
+    switch (r->why) {
+    case MOVE_COMPLETE:
+        return 0;
+    case MOVE_TO_FAILED:
+        return hand_error(r->sys_errno, path, err);
+    case MOVE_BAD_CHUNKS:
+        return err_set(err, ERR_INVALID, "the body is not chunked as it should be");
+    case MOVE_STALLED:
+        return err_set(err, ERR_INVALID, "nothing of the body came for %d seconds",
+                       EDGE_IDLE_SECONDS);
+    case MOVE_ENDED_EARLY:
+    case MOVE_FROM_FAILED:
+    case MOVE_CAPPED:
+    case MOVE_WHY_MAX:
+        break;
+    }
+    return err_set(err, ERR_UNAVAILABLE, "the client is gone");
+}
+
+static void on_moved(struct call *call, const struct move_result *result)
+{
+    struct file_call *f = call->state;
+    struct writing *w = f->writing;
+    struct err err = {0};
+    if (result == NULL || result->why == MOVE_ENDED_EARLY || result->why == MOVE_FROM_FAILED) {
+        gone(call);
+        return;
+    }
+    int r = read_result(result, w->put.path, &err);
+    if (call->taken != NULL) {
+        // Behind a body that was not read to its end nothing else can be read.
+        call->taken->keep =
+            call->taken->keep && r == 0 && result->first_used == call->taken->early.len;
+        buf_reset(&call->taken->early);
+    }
+    if (r < 0) {
+        give_up(call, &err);
+        return;
+    }
+    const struct hand_ask ask = {.type = HAND_COMMIT, .path = w->put.path, .handle = w->handle};
+    files_ask(call, &ask, finish);
+}
+
+static int move_memory(struct call *call, struct writing *w, struct err *err)
+{
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
+        return err_sys(err, errno, "make a pipe");
+    fd_close(ends[1]);
+    w->none = ends[0];
+    struct move_config config = {
+        .from = w->none,
+        .from_offset = MOVE_NO_OFFSET,
+        .to = w->to,
+        .length = w->put.len,
+        .first = w->put.data,
+        .first_len = w->put.len,
+        .first_is_body = true,
+    };
+    return transfer_start(call, &config, on_moved, err);
+}
+
+static int move_body(struct call *call, struct writing *w, struct err *err)
+{
+    static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    const struct http_taken *taken = call->taken;
+    if (taken->expects && taken->early.len == 0)
+        (void)send(taken->fd, go_on, sizeof go_on - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+    struct move_config config = {
+        .from = taken->fd,
+        .from_offset = MOVE_NO_OFFSET,
+        .to = w->to,
+        .length = taken->chunked ? MOVE_TO_END : taken->length,
+        .first = taken->early.data,
+        .first_len = taken->early.len,
+        .first_is_body = true,
+        .chunked = taken->chunked,
+        .stall_ms = STALL_MS,
+    };
+    return transfer_start(call, &config, on_moved, err);
+}
+
+static void on_created(struct call *call, struct hand_answer *answer, const struct err *err)
+{
+    struct file_call *f = call->state;
+    struct writing *w = f->writing;
+    struct err failed = {0};
+    if (err != NULL) {
+        finish(call, NULL, err);
+        return;
+    }
+    w->handle = answer->done.handle;
+    w->to = TAKE_FD(answer->fd);
+    if (w->to < 0 || call->req == NULL || (w->put.data == NULL && call_take(call) < 0)) {
+        gone(call);
+        return;
+    }
+    int r = w->put.data != NULL ? move_memory(call, w, &failed) : move_body(call, w, &failed);
+    if (r < 0) {
+        if (call->taken != NULL)
+            call->taken->keep = false;
+        failed.code = ERR_UNAVAILABLE;
+        give_up(call, &failed);
+    }
+}
+
+void file_put(struct call *call, const struct file_put *put, files_fn fn)
+{
+    struct file_call *f = call->state;
+    struct hand_ask ask = ask_of(HAND_WRITE, put);
+    if (put->data != NULL && put->len <= HAND_DATA_MAX) {
+        ask.data = put->data;
+        ask.data_len = put->len;
+        files_ask(call, &ask, fn);
+        return;
+    }
+    f->writing = calloc(1, sizeof *f->writing);
+    if (f->writing == NULL)
+        abort();
+    *f->writing = (struct writing){.put = *put, .fn = fn, .to = -1, .none = -1};
+    ask.type = HAND_CREATE;
+    files_ask(call, &ask, on_created);
+}
