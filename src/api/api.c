@@ -12,6 +12,7 @@
 #include "api/handlers.h"
 #include "api/openapi.h"
 #include "edge/target.h"
+#include "edge/ws.h"
 
 enum {
     TICK_MS = 5000,
@@ -262,8 +263,10 @@ int api_open(const struct api_config *config, struct api **ret, struct err *err)
 
 void api_free(struct api *api)
 {
-    if (api != NULL)
-        uv_close((uv_handle_t *)&api->tick, api_release);
+    if (api == NULL)
+        return;
+    ws_end_all();
+    uv_close((uv_handle_t *)&api->tick, api_release);
 }
 
 void api_drain(struct api *api)

@@ -9,6 +9,9 @@
 
 #include "api/call.h"
 #include "base/clock.h"
+#include "edge/ws.h"
+
+enum { OFFERED_MAX = 512 };
 
 #define ADMIN_NAME "admin" // of the configured token's row: others cannot be called so
 
@@ -189,19 +192,37 @@ static const char *bearer(const char *header)
     return *header != '\0' && strcspn(header, " \t,") == strlen(header) ? header : NULL;
 }
 
+// The token that a WebSocket offers as a subprotocol, or NULL.
+static const char *offered(const struct http_request *req, char ret[static OFFERED_MAX])
+{
+    size_t len;
+    const char *text = ws_is_asked(req) ? ws_offer(req, AUTH_PROTOCOL_BEARER, &len) : NULL;
+    if (text == NULL)
+        return NULL;
+    (void)snprintf(ret, OFFERED_MAX, "%.*s", (int)(len < OFFERED_MAX ? len : 0), text);
+    return ret;
+}
+
 static int identify(struct call *call)
 {
     struct err err;
     struct token *t = call->api->local;
+    char buffer[OFFERED_MAX];
     const char *header = http_header(call->req, "Authorization");
-    if (header == NULL && !http_is_local(call->req))
+    const char *text = offered(call->req, buffer);
+    if (header == NULL && text == NULL && !http_is_local(call->req))
         return refuse(call, "a token is needed: send 'Authorization: Bearer TOKEN'");
+    if (header != NULL && text != NULL)
+        return refuse(call, "there is a token in the Authorization header and one offered as a "
+                            "subprotocol: send one");
     if (header != NULL) {
         if (http_header_twice(call->req, "Authorization"))
             return refuse(call, "there is more than one Authorization header");
-        const char *text = bearer(header);
+        text = bearer(header);
         if (text == NULL)
             return refuse(call, "the Authorization header must be 'Bearer TOKEN'");
+    }
+    if (text != NULL) {
         t = find(call->api, text, &err);
         if (t == NULL && err.code == ERR_NONE)
             return refuse(call, "this token is not known; it may have been revoked");

@@ -17,6 +17,10 @@ enum {
     TOKEN_TEXT = 4 + 43 + 1, // "cay_", base64url, NUL
 };
 
+// What a client offers as subprotocols of a WebSocket: browsers cannot send other headers with one.
+#define AUTH_PROTOCOL        "cay"
+#define AUTH_PROTOCOL_BEARER "cay.bearer." // and the token
+
 struct token {
     char key[2 * DB_TOKEN_HASH + 1]; // the hash, hexadecimal: the cache's key
     char id[DB_TOKEN_ID];

@@ -108,6 +108,8 @@ void call_drop(struct call *call);       // what is left of the connection is cl
 
 void stream_begin_sse(struct call *call);
 void stream_begin_raw(struct call *call, const char *type);
+// One that goes on over a connection that was taken: `stop` ends it, stream_forget says that it has.
+void stream_begin_taken(struct call *call, void (*stop)(struct call *call));
 void stream_event(struct call *call, const char *id, const char *event, struct json *json);
 void stream_write(struct call *call, const void *data, size_t len);
 bool stream_full(const struct call *call); // wait for the drain callback before writing more

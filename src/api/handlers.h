@@ -41,6 +41,10 @@ void handle_process_stdin(struct call *call);
 void handle_process_wait(struct call *call);
 void handle_process_logs(struct call *call);
 
+void handle_terminal(struct call *call);
+void handle_terminal_list(struct call *call);
+void handle_terminal_delete(struct call *call);
+
 void handle_secret_put(struct call *call);
 void handle_secret_list(struct call *call);
 void handle_secret_get(struct call *call);

@@ -14,7 +14,7 @@ struct call;
 
 enum {
     ROUTE_PARAMS_MAX = 3,
-    ROUTE_QUERY_MAX = 8,
+    ROUTE_QUERY_MAX = 12,
 };
 
 enum route_flag {

@@ -246,6 +246,8 @@ void show_process(struct json *j, struct process *p)
     show_raw(j, "command", row->command);
     show_str(j, "cwd", row->cwd);
     show_bool(j, "keepAwake", row->keep_awake);
+    if (row->tty != NULL)
+        show_str(j, "terminal", row->tty);
     if (row->reason != END_NONE)
         show_end(j, &end, /*truncated=*/false);
     show_time(j, "startedAt", row->started_ms);

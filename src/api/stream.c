@@ -38,6 +38,12 @@ void stream_begin_raw(struct call *call, const char *type)
     begin(call);
 }
 
+void stream_begin_taken(struct call *call, void (*stop)(struct call *call))
+{
+    call->stop = stop;
+    begin(call);
+}
+
 void stream_event(struct call *call, const char *id, const char *event, struct json *json)
 {
     if (call->req != NULL && json_finish(json) == 0) {

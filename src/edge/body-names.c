@@ -36,9 +36,19 @@ static int read_ids(const char *text, struct body_user *ret, struct err *err)
     return colon != NULL ? parse_id(colon + 1, strlen(colon + 1), &ret->gid, err) : 0;
 }
 
-int body_read_user(const json_t *value, struct body_user *ret, struct err *err)
+int body_user(const char *text, struct body_user *ret, struct err *err)
 {
     struct body_user user = {.given = true};
+    if (strcmp(text, "user") == 0)
+        user.uid = user.gid = USER_ID;
+    else if (strcmp(text, "root") != 0 && read_ids(text, &user, err) < 0)
+        return -1;
+    *ret = user;
+    return 0;
+}
+
+int body_read_user(const json_t *value, struct body_user *ret, struct err *err)
+{
     const char *text = json_string_value(value);
     char number[24];
     if (json_is_integer(value)) {
@@ -48,12 +58,7 @@ int body_read_user(const json_t *value, struct body_user *ret, struct err *err)
     if (text == NULL || (text != number && strlen(text) != json_string_length(value)))
         return err_set(err, ERR_INVALID,
                        "must be \"root\", \"user\", a user id, or a text \"uid:gid\"");
-    if (strcmp(text, "user") == 0)
-        user.uid = user.gid = USER_ID;
-    else if (strcmp(text, "root") != 0 && read_ids(text, &user, err) < 0)
-        return -1;
-    *ret = user;
-    return 0;
+    return body_user(text, ret, err);
 }
 
 static const struct {

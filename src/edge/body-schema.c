@@ -75,6 +75,20 @@ static void put_number(struct json *j, const struct field *f)
     }
 }
 
+static void put_fields(struct json *j, const struct schema *schema);
+
+static void put_objects(struct json *j, const struct field *f)
+{
+    put(j, "type", "array");
+    json_key(j, "items");
+    json_open_object(j);
+    put_fields(j, f->sub); // tables are not nested in themselves
+    json_close_object(j);
+    put_n(j, "minItems", f->min);
+    if (f->max > 0)
+        put_n(j, "maxItems", f->max);
+}
+
 static void put_type(struct json *j, const struct field *f)
 {
     switch (f->type) {
@@ -104,6 +118,9 @@ static void put_type(struct json *j, const struct field *f)
         put_types(j, "integer", "string");
         break;
     case FIELD_JSON: // no type: any
+    case FIELD_OBJECTS:
+        put_objects(j, f);
+        break;
     case FIELD_OBJECT:
     case FIELD_LATER:
     case FIELD_FIXED:

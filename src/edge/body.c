@@ -343,6 +343,29 @@ static int read_json(struct body *body, const struct field *f, const json_t *val
 static int read_object(struct body *body, const struct schema *schema, json_t *object, char *at,
                        struct err *err);
 
+static int read_objects(struct body *body, const struct field *f, json_t *value,
+                        struct body_objects *ret, struct err *err)
+{
+    if (!json_is_array(value))
+        return expected(err, "an array of objects");
+    size_t n = json_array_size(value), size = f->sub->size;
+    if (n < (size_t)f->min || (f->max > 0 && n > (size_t)f->max))
+        return err_set(err, ERR_INVALID, "must have from %lld to %lld entries", (long long)f->min,
+                       (long long)f->max);
+    char *items = own(body, calloc(n + 1, size));
+    if (items == NULL)
+        return no_memory(err);
+    for (size_t i = 0; i < n; i++) {
+        json_t *item = json_array_get(value, i);
+        int r = json_is_object(item) ? read_object(body, f->sub, item, items + i * size, err)
+                                     : expected(err, "an object");
+        if (r < 0)
+            return err_wrap(err, "entry %zu", i);
+    }
+    *ret = (struct body_objects){.items = items, .n = n};
+    return 0;
+}
+
 static int read_value(struct body *body, const struct field *f, json_t *value, void *at,
                       struct err *err)
 {
@@ -373,6 +396,8 @@ static int read_value(struct body *body, const struct field *f, json_t *value, v
         if (!json_is_object(value))
             return expected(err, "an object");
         return read_object(body, f->sub, value, at, err);
+    case FIELD_OBJECTS:
+        return read_objects(body, f, value, at, err);
     case FIELD_LATER:
         return err_set(err, ERR_INVALID, "is not supported by this version of Cay (%s)",
                        CAY_VERSION);

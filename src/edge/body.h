@@ -36,6 +36,7 @@ enum field_type {
     FIELD_SIGNAL,  // struct body_int: 15, "TERM", "SIGTERM"
     FIELD_JSON,    // const char *; any value, as text without spaces, names in order. `max` bytes
     FIELD_OBJECT,  // a struct of its own, by the table `sub`
+    FIELD_OBJECTS, // struct body_objects: an array of such; `min` to `max` of them
     FIELD_LATER,   // of a part that this version does not have: refused
     FIELD_FIXED,   // cannot be changed once it is set: refused
     FIELD_TYPE_MAX,
@@ -88,6 +89,10 @@ struct body_strings {
     const char **items; // ends with NULL; NULL: not given
     size_t n;
 };
+struct body_objects {
+    void *items; // n structs, each of sub->size bytes; NULL: not given
+    size_t n;
+};
 struct body_map {
     const char *json; // the object, names in order, without spaces; NULL: not given
     size_t n;
@@ -118,5 +123,6 @@ void body_wipe_freed(void);
 struct json;
 void body_write_schema(struct json *json, const struct schema *schema);
 
+int body_user(const char *text, struct body_user *ret, struct err *err); // "user", "1000:1000"
 int body_signal(const char *name, int64_t *ret, struct err *err); // "TERM", "SIGTERM", "15"
 const char *body_signal_name(int signal);                         // "SIGTERM", or NULL

@@ -47,6 +47,7 @@ static const struct {
     [ERROR_RANGE_NOT_SATISFIABLE] = {416, "RANGE_NOT_SATISFIABLE",
                                "The range lies behind the file's end."                                        },
     [ERROR_EXPECTATION_FAILED] = {417, "EXPECTATION_FAILED",     "An Expect header nobody can meet."             },
+    [ERROR_UPGRADE_REQUIRED] = {426, "UPGRADE_REQUIRED",       "This is a WebSocket."                          },
     [ERROR_RATE_LIMITED] = {429, "RATE_LIMITED",           "Too many requests with this token."            },
     [ERROR_HEADERS_TOO_LARGE] = {431, "HEADERS_TOO_LARGE",      "Too many header lines or bytes."               },
     [ERROR_INTERNAL] = {500, "INTERNAL_ERROR",         "Cay misbehaved; its log has the request id."   },

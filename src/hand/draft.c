@@ -102,7 +102,9 @@ static int look(const struct hand_place *place, const struct hand_terms *terms, 
     if (fstatat(place->dir, place->name, ret, AT_SYMLINK_NOFOLLOW) < 0) {
         if (errno != ENOENT)
             return -errno;
-        return terms->flags & HAND_ETAG_GIVEN ? -ESTALE : terms->flags & HAND_EXISTING ? -ENOENT : 0;
+        return terms->flags & HAND_ETAG_GIVEN ? -ESTALE
+               : terms->flags & HAND_EXISTING ? -ENOENT
+                                              : 0;
     }
     if (S_ISDIR(ret->st_mode))
         return -EISDIR;
@@ -130,8 +132,8 @@ int hand_draft_open(struct hand_draft *draft, struct hand_place *take_place,
     *draft = (struct hand_draft){.place = *take_place};
     draft->fd = openat(draft->place.dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (draft->fd < 0)
-        draft->fd = errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL ? open_named(draft)
-                                                                              : -errno;
+        draft->fd =
+            errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL ? open_named(draft) : -errno;
     if (draft->fd < 0)
         return draft->fd;
     take_place->dir = -1;
@@ -229,7 +231,8 @@ int hand_draft_commit(struct hand_draft *draft, const struct hand_terms *terms, 
 {
     sigset_t all, before;
     (void)sigfillset(&all);
-    (void)sigprocmask(SIG_SETMASK, &all, &before); // nobody is to be ended with the passing name there
+    (void)sigprocmask(SIG_SETMASK, &all,
+                      &before); // nobody is to be ended with the passing name there
     int r = commit(draft, terms, ret_existed);
     (void)sigprocmask(SIG_SETMASK, &before, NULL);
     if (r == 0 && fstat(draft->fd, ret_st) < 0)

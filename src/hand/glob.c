@@ -8,7 +8,7 @@
 static bool in_set(const char *p, char c, const char **ret_end)
 {
     bool not = *p == '!' || *p == '^', found = false;
-    p += not;
+    p += not ;
     for (bool first = true; *p != '\0' && (*p != ']' || first); first = false) {
         unsigned char low, high;
         p += *p == '\\' && p[1] != '\0';
@@ -20,7 +20,7 @@ static bool in_set(const char *p, char c, const char **ret_end)
         found |= low <= (unsigned char)c && (unsigned char)c <= high;
     }
     *ret_end = *p == ']' ? p + 1 : NULL;
-    return found != not;
+    return found != not ;
 }
 
 // Does the first part of the pattern take the character? ret_rest is what is behind that part.

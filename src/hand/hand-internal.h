@@ -34,8 +34,8 @@ int hand_open(int dirfd, const char *path, int flags);
 int hand_open_beneath(int dirfd, const char *path, int flags);
 // A directory on the same mount; one that something is mounted on: EBUSY.
 int hand_open_inside(int dirfd, const char *name);
-// For reading, if it is a regular file with content of its own; nothing else is ever opened, so that
-// no FIFO or device notices. EISDIR, EINVAL.
+// For reading, if it is a regular file with content of its own; nothing else is ever opened, so
+// that no FIFO or device notices. EISDIR, EINVAL.
 int hand_open_file(int dirfd, const char *path, int flags, struct stat *ret_st);
 bool hand_is_made_up(int fd); // by the kernel, as it is read: /proc, /sys and the like
 // Opens the directory above a path (O_PATH) and points to the last component. With `make`, missing
@@ -53,7 +53,7 @@ int hand_place(const char *path, bool make_parents, struct hand_place *ret);
 
 struct hand_draft {
     struct hand_place place;
-    int fd;                    // to write to
+    int fd;                         // to write to
     char temp[sizeof ".cay-" + 16]; // its name, on file systems where it must have one; or ""
 };
 struct hand_terms {
@@ -76,18 +76,22 @@ struct hand_reply {
     int fd;           // sent along
     bool lent;        // it is not closed afterwards
 };
-int hand_read(const struct hand_request *req, const struct hand_texts *texts, struct hand_reply *ret);
-int hand_stat(const struct hand_request *req, const struct hand_texts *texts, struct hand_reply *ret);
+int hand_read(const struct hand_request *req, const struct hand_texts *texts,
+              struct hand_reply *ret);
+int hand_stat(const struct hand_request *req, const struct hand_texts *texts,
+              struct hand_reply *ret);
 int hand_mkdir(const struct hand_request *req, const struct hand_texts *texts,
                struct hand_reply *ret);
-int hand_move(const struct hand_request *req, const struct hand_texts *texts, struct hand_reply *ret);
+int hand_move(const struct hand_request *req, const struct hand_texts *texts,
+              struct hand_reply *ret);
 int hand_chmod(const struct hand_request *req, const struct hand_texts *texts,
                struct hand_reply *ret);
 int hand_chown(const struct hand_request *req, const struct hand_texts *texts,
                struct hand_reply *ret);
 int hand_delete(const struct hand_request *req, const struct hand_texts *texts,
                 struct hand_reply *ret);
-int hand_link(const struct hand_request *req, const struct hand_texts *texts, struct hand_reply *ret);
+int hand_link(const struct hand_request *req, const struct hand_texts *texts,
+              struct hand_reply *ret);
 int hand_write(const struct hand_request *req, const struct hand_texts *texts,
                struct hand_reply *ret);
 int hand_create(const struct hand_request *req, const struct hand_texts *texts,
@@ -131,7 +135,8 @@ struct work_text {
 int work_record(struct work *work, uint32_t type, void *rec, size_t rec_len,
                 const struct work_text *texts, unsigned n_texts);
 int work_flush(struct work *work);
-// To be called often: a few times a second it flushes, tells of progress, and notices a closed pipe.
+// To be called often: a few times a second it flushes, tells of progress, and notices a closed
+// pipe.
 int work_tick(struct work *work);
 // Remembers where it failed and returns -sys_errno.
 int work_failed(struct work *work, const char *path, int sys_errno);

@@ -34,14 +34,10 @@ static struct hand_ended ended;
 enum { FD_OUT = 3, FD_IN, FD_WORK_FREE };
 
 static const work_fn works[] = {
-    [HAND_LIST - HAND_LIST] = work_list,
-    [HAND_DELETE_TREE - HAND_LIST] = work_delete_tree,
-    [HAND_COPY - HAND_LIST] = work_copy,
-    [HAND_SEARCH - HAND_LIST] = work_search,
-    [HAND_REPLACE - HAND_LIST] = work_replace,
-    [HAND_TAR_OUT - HAND_LIST] = work_tar_out,
-    [HAND_TAR_IN - HAND_LIST] = work_tar_in,
-    [HAND_WATCH - HAND_LIST] = work_watch,
+    [HAND_LIST - HAND_LIST] = work_list,       [HAND_DELETE_TREE - HAND_LIST] = work_delete_tree,
+    [HAND_COPY - HAND_LIST] = work_copy,       [HAND_SEARCH - HAND_LIST] = work_search,
+    [HAND_REPLACE - HAND_LIST] = work_replace, [HAND_TAR_OUT - HAND_LIST] = work_tar_out,
+    [HAND_TAR_IN - HAND_LIST] = work_tar_in,   [HAND_WATCH - HAND_LIST] = work_watch,
 };
 
 int job_init(void)
@@ -109,7 +105,10 @@ static void close_pipes(struct pipes *p)
 
 static int open_pipes(struct pipes *p, bool with_in)
 {
-    *p = (struct pipes){{-1, -1}, {-1, -1}};
+    *p = (struct pipes){
+        {-1, -1},
+        {-1, -1}
+    };
     if (pipe2(p->out, O_CLOEXEC) < 0 || (with_in && pipe2(p->in, O_CLOEXEC) < 0)) {
         int r = -errno;
         close_pipes(p);

@@ -51,7 +51,9 @@ static int answer(int sock, const struct hand_reply *reply, const int *fds, unsi
     int r = send_done(sock, reply, fds, n_fds);
     if (r == 0)
         return 0;
-    struct hand_reply failed = {.done = {.head = reply->done.head, .sys_errno = -r}};
+    struct hand_reply failed = {
+        .done = {.head = reply->done.head, .sys_errno = -r}
+    };
     if (r == -EPIPE || r == -ECONNRESET || send_done(sock, &failed, NULL, 0) < 0)
         end(0);
     return r;

@@ -46,10 +46,10 @@ int hand_open_inside(int dirfd, const char *name)
 bool hand_is_made_up(int fd)
 {
     static const uint32_t made_up[] = {
-        PROC_SUPER_MAGIC,    SYSFS_MAGIC,     CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC,
-        DEVPTS_SUPER_MAGIC,  DEBUGFS_MAGIC,   TRACEFS_MAGIC,      SECURITYFS_MAGIC,
-        BINFMTFS_MAGIC,      BPF_FS_MAGIC,    NSFS_MAGIC,         PIPEFS_MAGIC,
-        SOCKFS_MAGIC,        EFIVARFS_MAGIC,  PSTOREFS_MAGIC,     SELINUX_MAGIC,
+        PROC_SUPER_MAGIC,    SYSFS_MAGIC,    CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC,
+        DEVPTS_SUPER_MAGIC,  DEBUGFS_MAGIC,  TRACEFS_MAGIC,      SECURITYFS_MAGIC,
+        BINFMTFS_MAGIC,      BPF_FS_MAGIC,   NSFS_MAGIC,         PIPEFS_MAGIC,
+        SOCKFS_MAGIC,        EFIVARFS_MAGIC, PSTOREFS_MAGIC,     SELINUX_MAGIC,
         ANON_INODE_FS_MAGIC,
     };
     struct statfs fs;

@@ -21,8 +21,8 @@ struct rule {
 };
 
 enum {
-    WRITE_FLAGS = HAND_PARENTS | HAND_EXCLUSIVE | HAND_EXISTING | HAND_MODE | HAND_OWNER |
-                  HAND_ETAG_GIVEN,
+    WRITE_FLAGS =
+        HAND_PARENTS | HAND_EXCLUSIVE | HAND_EXISTING | HAND_MODE | HAND_OWNER | HAND_ETAG_GIVEN,
     TREE_FLAGS = HAND_RECURSIVE | HAND_HIDDEN,
 };
 
@@ -94,8 +94,7 @@ static int check_path(const char *path)
     return path[1] == '\0' ? 0 : check_components(path + 1);
 }
 
-static int check_paths(const struct hand_request *req, const struct hand_texts *t,
-                       enum shape shape)
+static int check_paths(const struct hand_request *req, const struct hand_texts *t, enum shape shape)
 {
     int r = 0;
     if ((shape == NO_PATH) != (req->path_len == 0))

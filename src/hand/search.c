@@ -85,8 +85,8 @@ static struct {
     struct hand_terms terms;
     struct hand_draft draft; // once there was a match
     bool open;
-    uint64_t done;  // bytes of the old file that are in the new one, or replaced
-    uint64_t count; // matches
+    uint64_t done;       // bytes of the old file that are in the new one, or replaced
+    uint64_t count;      // matches
     char buf[64 * 1024]; // for the new file
     size_t len;
 } e;

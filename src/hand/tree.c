@@ -19,6 +19,7 @@ enum {
     KEPT = 64, // levels that stay open; one more place is for whichever is below
     DEPTH_MAX = 1 << 20,
     TRIES_MAX = 1000, // at one name that somebody swaps all the time
+    IDLE_MAX = 16,
 };
 
 struct dirent_raw { // as getdents64 writes it
@@ -44,7 +45,9 @@ struct id {
 static struct place places[KEPT + 1];
 static struct id *ids; // DEPTH_MAX of them
 static unsigned depth;
-static bool idle; // we came up from a directory in which there was nothing to delete
+// How often in a row we came up from a directory in which there was nothing to delete: it is not
+// empty to rmdir, but to us.
+static unsigned idle;
 
 static struct place *here(void)
 {
@@ -74,7 +77,6 @@ static int descend(struct work *work, const char *name)
     if (depth >= KEPT)
         fd_close(places[KEPT].fd);
     depth++;
-    idle = false;
     return arrive(fd, work->n);
 }
 
@@ -82,7 +84,7 @@ static int ascend(struct work *work)
 {
     struct stat st;
     struct place *p = here();
-    idle = work->n == ids[depth].n_before;
+    idle = work->n == ids[depth].n_before ? idle + 1 : 0;
     depth--;
     if (depth < KEPT) {
         fd_close(p->fd);
@@ -137,15 +139,15 @@ static struct dirent_raw *next(struct place *p, int *ret_r)
 // Deletes an entry, or goes into it; whoever comes back finds it as the next one again.
 static int handle(struct work *work, struct place *p, const struct dirent_raw *e)
 {
-    bool dots = e->name[0] == '.' &&
-                (e->name[1] == '\0' || (e->name[1] == '.' && e->name[2] == '\0'));
+    bool dots =
+        e->name[0] == '.' && (e->name[1] == '\0' || (e->name[1] == '.' && e->name[2] == '\0'));
     int r = dots ? 1 : 0;
     for (int tries = 0; r == 0; tries++) {
         r = delete_one(work, p->fd, e->name, e->type == DT_DIR);
         if (r != 0)
             break;
-        if (idle || tries == TRIES_MAX) {
-            r = idle ? -ENOTEMPTY : -EBUSY;
+        if (idle > IDLE_MAX || tries == TRIES_MAX) {
+            r = -ENOTEMPTY;
             break;
         }
         r = descend(work, e->name);
@@ -154,7 +156,6 @@ static int handle(struct work *work, struct place *p, const struct dirent_raw *e
         if (r == -ENOENT || r == -ENOTDIR || r == -ELOOP)
             r = 0; // it has changed since
     }
-    idle = false;
     if (r < 0)
         return work_failed(work, e->name, -r);
     p->at += e->len;

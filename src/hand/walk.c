@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The names of the directory we are in, and of those above, lie in one stretch of memory: texts from
-// the bottom up, their places from the top down, so that leaving a directory gives back what it
-// took. Few directories stay open; deeper ones are opened anew by their path, beneath the first one.
+// The names of the directory we are in, and of those above, lie in one stretch of memory: texts
+// from the bottom up, their places from the top down, so that leaving a directory gives back what
+// it took. Few directories stay open; deeper ones are opened anew by their path, beneath the first
+// one.
 #include "hand/walk.h"
 
 #include <dirent.h>
@@ -23,8 +24,8 @@ enum {
 };
 
 struct level {
-    int fd;            // -1: is not kept open
-    bool made_up;      // and all below
+    int fd;       // -1: is not kept open
+    bool made_up; // and all below
     dev_t dev;
     uint32_t text_top; // where it began in memory
     uint32_t n, next;  // names, and the one that is next
@@ -174,8 +175,8 @@ static int push(int take_fd, size_t path_len, const char *after)
     struct stat st;
     struct level *level = &w.levels[w.depth];
     const struct level *above = w.depth > 0 ? level - 1 : NULL;
-    *level = (struct level){
-        .fd = take_fd, .path_len = path_len, .after = after, .text_top = w.text_top};
+    *level =
+        (struct level){.fd = take_fd, .path_len = path_len, .after = after, .text_top = w.text_top};
     if (fstat(take_fd, &st) < 0)
         return -errno;
     level->dev = st.st_dev;

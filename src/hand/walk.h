@@ -17,12 +17,12 @@ struct walk_how {
     const char *after; // a relative path: only what comes behind it. "": all
 };
 
-struct walk_entry { // until the next call
+struct walk_entry {   // until the next call
     int dir;          // that has it
     const char *name; // in dir
     const char *path; // relative to where the walk began
     size_t path_len;
-    struct stat st;   // of itself, if it is a link
+    struct stat st; // of itself, if it is a link
 };
 
 // Takes a directory that is open for reading. 0 or -errno.

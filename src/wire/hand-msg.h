@@ -47,9 +47,9 @@ enum {
     HAND_INLINE = 32 * 1024, // bytes of a small file
     HAND_PATH_MAX = 4096,    // with its NUL
     HAND_DATA_MAX = 48 * 1024,
-    HAND_OPEN_MAX = 256,  // files being written, at once
-    HAND_LONG_MAX = 64,   // long requests, at once
-    HAND_ETAG = 48,       // with its NUL
+    HAND_OPEN_MAX = 256, // files being written, at once
+    HAND_LONG_MAX = 64,  // long requests, at once
+    HAND_ETAG = 48,      // with its NUL
 };
 
 enum hand_flag {
@@ -58,11 +58,11 @@ enum hand_flag {
     HAND_EXCLUSIVE = 1u << 2, // it must not be there yet
     HAND_EXISTING = 1u << 3,  // it must be there
     HAND_RECURSIVE = 1u << 4,
-    HAND_HIDDEN = 1u << 5,    // with names that begin with a dot
-    HAND_MODE = 1u << 6,      // `mode` is given; else that of the file that is replaced, or 0644
-    HAND_OWNER = 1u << 7,     // uid and gid are given; else those of the file that is replaced
-    HAND_ETAG_GIVEN = 1u << 8, // `etag` must be that of the file that is there: else ESTALE
-    HAND_NO_INLINE = 1u << 9, // HAND_READ: a descriptor, however small the file is
+    HAND_HIDDEN = 1u << 5,      // with names that begin with a dot
+    HAND_MODE = 1u << 6,        // `mode` is given; else that of the file that is replaced, or 0644
+    HAND_OWNER = 1u << 7,       // uid and gid are given; else those of the file that is replaced
+    HAND_ETAG_GIVEN = 1u << 8,  // `etag` must be that of the file that is there: else ESTALE
+    HAND_NO_INLINE = 1u << 9,   // HAND_READ: a descriptor, however small the file is
     HAND_NO_REPLACE = 1u << 10, // HAND_MOVE, HAND_COPY: what is at path2 stays, EEXIST
 };
 
@@ -74,7 +74,7 @@ struct hand_request {
     uint32_t mode; // at most 0777
     uint32_t uid, gid;
     uint64_t handle;
-    uint64_t limit;  // HAND_LIST, HAND_SEARCH: records at most; 0: any number
+    uint64_t limit; // HAND_LIST, HAND_SEARCH: records at most; 0: any number
     char etag[HAND_ETAG];
     uint32_t path_len, path2_len; // without their NULs
     uint32_t data_len;
@@ -91,7 +91,7 @@ struct hand_stat {
     uint32_t mode; // 07777
     uint32_t uid, gid;
     uint32_t nlink;
-    uint32_t dev; // which file system, to tell hard links apart
+    uint32_t dev;         // which file system, to tell hard links apart
     char etag[HAND_ETAG]; // made of the above: another one whenever the content may be
 };
 
@@ -111,7 +111,7 @@ struct hand_ended {
     struct wire_head head;
     int32_t sys_errno; // 0: it did all of it. ECANCELED; ECHILD: it was killed
     uint32_t pad;
-    uint64_t n;     // entries, files
+    uint64_t n; // entries, files
     uint64_t bytes;
     char path[256]; // where it failed, cut
 };
@@ -150,14 +150,14 @@ struct hand_match {
     // path NUL text NUL: the line, cut at 1 KiB around the match
 };
 enum hand_change_kind { // also as told over HTTP
-    HAND_WATCHING = 1, // the watches are set: from now on nothing is missed
+    HAND_WATCHING = 1,  // the watches are set: from now on nothing is missed
     HAND_CREATED,
     HAND_MODIFIED,
     HAND_DELETED,
     HAND_MOVED_FROM,
     HAND_MOVED_TO,
     HAND_ATTRIB,
-    HAND_OVERFLOW, // changes were lost: look at all of it again
+    HAND_OVERFLOW,  // changes were lost: look at all of it again
     HAND_ROOT_GONE, // what was watched is not there any more; the last one
 };
 struct hand_change {
@@ -173,14 +173,15 @@ struct hand_change {
 
 struct hand_list { // data of HAND_LIST
     uint32_t after_len;
-    // names above this relative path only, in the order of the listing: how pages are made. NUL-ended
+    // names above this relative path only, in the order of the listing: how pages are made.
+    // NUL-ended
 };
 struct hand_search { // data of HAND_SEARCH and HAND_REPLACE
     uint32_t flags;  // enum hand_search_flag
     uint32_t text_len, name_len, with_len;
     uint64_t max_file; // larger files are skipped; 0: 16 MiB
-    // text NUL (what to look for in files; empty: names only), name NUL (a glob for file names; empty:
-    // all), with NUL (what takes its place)
+    // text NUL (what to look for in files; empty: names only), name NUL (a glob for file names;
+    // empty: all), with NUL (what takes its place)
 };
 enum hand_search_flag {
     HAND_SEARCH_NO_CASE = 1u << 0,

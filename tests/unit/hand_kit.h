@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A long request of the hand in a process of its own, as the hand would run it, with its pipes here;
-// and directories to let it work on.
+// A long request of the hand in a process of its own, as the hand would run it, with its pipes
+// here; and directories to let it work on.
 #pragma once
 
 #include <errno.h>
@@ -16,8 +16,8 @@
 
 struct kit_run {
     pid_t pid;
-    int out, in;        // our ends, or -1
-    struct work *work;  // shared: what it said in the end
+    int out, in;       // our ends, or -1
+    struct work *work; // shared: what it said in the end
     int *result;
 };
 
@@ -42,7 +42,9 @@ static inline struct kit_run kit_start(work_fn fn, const char *path, uint32_t fl
         fd_close(in[1]);
         (void)signal(SIGPIPE, SIG_IGN);
         *run.work = (struct work){
-            .req = &req, .texts = {path, "", data, data_len}, .out = out[1], .in = in[0]};
+            .req = &req, .texts = {path, "", data, data_len},
+                 .out = out[1], .in = in[0]
+        };
         int r = fn(run.work);
         int flushed = work_flush(run.work);
         *run.result = r < 0 ? r : flushed;
