@@ -5,9 +5,14 @@
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "api/file-put.h"
 #include "api/show.h"
+#include "api/transfer.h"
+#include "base/fd.h"
 #include "base/text.h"
 
 // -- what each takes
@@ -126,21 +131,35 @@ struct op_run {
     enum file_op_kind kind;
     const struct file_op *op;
     file_op_fn fn;
-    char *decoded;
-    uint64_t n, bytes; // of a move that became a copy
-    bool is_move;      // the copy is there; its source is being deleted
-    bool is_copied;
+    char *bytes_owned;       // content that was decoded, or read
+    int from, to;            // OP_READ of a larger file, and memory that it is copied to
+    struct hand_done done;   // with it: what the hand said of it
+    bool is_copy, is_copied; // OP_MOVE between file systems
+    uint64_t n, bytes;       // that were copied
 };
+
+void file_op_drop(struct call *call)
+{
+    struct file_call *f = call->state;
+    struct op_run *run = f->run;
+    if (run == NULL)
+        return;
+    f->run = NULL;
+    fd_close(run->from);
+    fd_close(run->to);
+    free(run->bytes_owned);
+    free(run);
+}
 
 static void finish(struct call *call, const struct file_op_result *result, const struct err *err)
 {
     struct file_call *f = call->state;
-    struct op_run *run = f->run;
-    file_op_fn fn = run->fn;
-    f->run = NULL;
-    free(run->decoded);
-    free(run);
+    char *bytes = f->run->bytes_owned; // the result may be in it
+    file_op_fn fn = f->run->fn;
+    f->run->bytes_owned = NULL;
+    file_op_drop(call);
     fn(call, result, err);
+    free(bytes);
 }
 
 static void on_answer(struct call *call, struct hand_answer *answer, const struct err *err)
@@ -166,14 +185,14 @@ static void on_work_done(void *data, const struct hand_ended *ended, const struc
     files_work_over(call);
     if (err != NULL || files_ended(ended, path, &failed) < 0) {
         finish(call, NULL, err != NULL ? err : &failed);
-    } else if (run->is_move && !run->is_copied) {
+    } else if (run->is_copy && !run->is_copied) {
         run->is_copied = true;
         run->n = ended->n;
         run->bytes = ended->bytes;
         start_work(call, HAND_DELETE_TREE, run->op->from, NULL);
     } else {
-        const struct file_op_result result = {.n = run->is_move ? run->n : ended->n,
-                                              .bytes = run->is_move ? run->bytes : ended->bytes};
+        const struct file_op_result result = {.n = run->is_copy ? run->n : ended->n,
+                                              .bytes = run->is_copy ? run->bytes : ended->bytes};
         finish(call, &result, NULL);
     }
     call_unref(call);
@@ -200,20 +219,82 @@ static void on_moved(struct call *call, struct hand_answer *answer, const struct
         on_answer(call, answer, err);
         return;
     }
-    f->run->is_move = true;
+    f->run->is_copy = true;
     start_work(call, HAND_COPY, f->run->op->from, f->run->op->to);
 }
+
+// -- reading what does not come in one message
+
+static void on_copied(struct call *call, const struct move_result *result)
+{
+    struct file_call *f = call->state;
+    struct op_run *run = f->run;
+    struct err err;
+    size_t size = run->done.data_len;
+    run->bytes_owned = malloc(size + 1);
+    if (run->bytes_owned == NULL)
+        abort();
+    if (result == NULL || result->why != MOVE_COMPLETE ||
+        pread(run->to, run->bytes_owned, size, 0) != (ssize_t)size) {
+        (void)err_set(&err, ERR_UNAVAILABLE, "'%.200s' changed while it was read", run->op->path);
+        finish(call, NULL, &err);
+        return;
+    }
+    const struct hand_done done = run->done; // the run goes before its result is told
+    const struct file_op_result all = {.done = &done, .data = run->bytes_owned};
+    finish(call, &all, NULL);
+}
+
+static int start_copy(struct call *call, struct op_run *run, struct err *err)
+{
+    struct stat st;
+    if (fstat(run->from, &st) < 0 || !S_ISREG(st.st_mode))
+        return err_set(err, ERR_UNAVAILABLE, "the file cannot be read");
+    if (st.st_size > FILE_OP_READ_MAX) {
+        (void)err_set(err, ERR_EXHAUSTED,
+                      "'%.100s' has more than %d bytes: GET it from /sandbox/{id}/files/...",
+                      run->op->path, FILE_OP_READ_MAX);
+        err->sys_errno = EFBIG;
+        return -1;
+    }
+    run->done.data_len = (uint32_t)st.st_size;
+    run->to = memfd_create("file", MFD_CLOEXEC);
+    if (run->to < 0)
+        return err_sys(err, errno, "make a file in memory");
+    struct move_config config = {
+        .from = run->from,
+        .to = run->to,
+        .length = (uint64_t)st.st_size,
+    };
+    return transfer_start(call, &config, on_copied, err);
+}
+
+static void on_read(struct call *call, struct hand_answer *answer, const struct err *err)
+{
+    struct file_call *f = call->state;
+    struct err failed = {0};
+    if (err != NULL || answer->fd < 0) {
+        on_answer(call, answer, err);
+        return;
+    }
+    f->run->from = TAKE_FD(answer->fd);
+    f->run->done = answer->done;
+    if (start_copy(call, f->run, &failed) < 0)
+        finish(call, NULL, &failed);
+}
+
+// -- each kind
 
 static void start_write(struct call *call, struct op_run *run)
 {
     const struct file_op *op = run->op;
     struct file_put put = {.path = op->path, .data = op->content.data, .len = op->content.len};
     if (is_base64(op)) {
-        run->decoded = malloc(op->content.len / 4 * 3 + 3);
-        if (run->decoded == NULL)
+        run->bytes_owned = malloc(op->content.len / 4 * 3 + 3);
+        if (run->bytes_owned == NULL)
             abort();
-        put.data = run->decoded;
-        put.len = (size_t)decode(op, run->decoded);
+        put.data = run->bytes_owned;
+        put.len = (size_t)decode(op, run->bytes_owned);
     }
     put.terms.flags = !op->parents.given || op->parents.value ? HAND_PARENTS : 0u;
     if (op->mode != NULL)
@@ -250,7 +331,7 @@ static void begin(struct call *call, struct op_run *run)
         start_write(call, run);
         break;
     case OP_READ:
-        ask(call, HAND_READ, 0, on_answer);
+        ask(call, HAND_READ, 0, on_read);
         break;
     case OP_STAT:
         ask(call, HAND_STAT, HAND_NO_FOLLOW, on_answer);
@@ -288,6 +369,63 @@ void file_op_start(struct call *call, enum file_op_kind kind, const struct file_
     f->run = calloc(1, sizeof *f->run);
     if (f->run == NULL)
         abort();
-    *f->run = (struct op_run){.kind = kind, .op = op, .fn = fn};
+    *f->run = (struct op_run){.kind = kind, .op = op, .fn = fn, .from = -1, .to = -1};
     begin(call, f->run);
+}
+
+// -- telling
+
+static void show_etag(struct json *j, const struct hand_stat *st)
+{
+    char etag[HAND_ETAG + 2];
+    files_etag(st, etag);
+    show_str(j, "etag", etag);
+}
+
+static void show_content(struct json *j, const struct file_op *op, const struct file_op_result *r)
+{
+    size_t len = r->done->data_len;
+    bool text = !is_base64(op) && utf8_valid(r->data, len);
+    json_key(j, "content");
+    if (text)
+        json_put_strn(j, r->data, len);
+    else
+        json_put_base64(j, r->data, len);
+    show_str(j, "encoding", text ? "utf-8" : "base64");
+    show_int(j, "size", (int64_t)len);
+    show_etag(j, &r->done->st);
+}
+
+static void show_count(struct json *j, const struct file_op_result *r)
+{
+    if (r->done != NULL)
+        return; // one thing, at once
+    show_int(j, "entries", (int64_t)r->n);
+    show_int(j, "bytes", (int64_t)r->bytes);
+}
+
+void file_op_show(struct json *j, enum file_op_kind kind, const struct file_op *op,
+                  const struct file_op_result *r)
+{
+    if (kind == OP_STAT) {
+        files_show(j, op->path, &r->done->st, r->data);
+        show_etag(j, &r->done->st);
+        return;
+    }
+    if (op->path != NULL)
+        show_str(j, "path", op->path);
+    if (op->from != NULL) {
+        show_str(j, "from", op->from);
+        show_str(j, "to", op->to);
+    }
+    if (kind == OP_READ)
+        show_content(j, op, r);
+    if (kind == OP_WRITE) {
+        json_key(j, "size");
+        json_put_uint(j, r->done->st.size);
+        show_etag(j, &r->done->st);
+        show_bool(j, "created", r->done->existed == 0);
+    }
+    if (kind == OP_COPY || kind == OP_MOVE || kind == OP_DELETE)
+        show_count(j, r);
 }

@@ -5,6 +5,8 @@
 #include "api/files.h"
 #include "edge/body.h"
 
+enum { FILE_OP_READ_MAX = 1024 * 1024 }; // larger ones are for GET
+
 enum file_op_kind {
     OP_WRITE,
     OP_READ,
@@ -44,6 +46,7 @@ typedef void (*file_op_fn)(struct call *call, const struct file_op_result *resul
 // long as the call. Never calls back before it returns.
 void file_op_start(struct call *call, enum file_op_kind kind, const struct file_op *op,
                    file_op_fn fn);
+void file_op_drop(struct call *call); // one whose work was cancelled; takes none
 // Members of an open object.
 void file_op_show(struct json *j, enum file_op_kind kind, const struct file_op *op,
                   const struct file_op_result *result);

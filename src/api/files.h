@@ -19,6 +19,7 @@ struct file_call {
     files_fn on_answer;
     struct file_long *work;  // goes with the client
     struct writing *writing; // file_put's
+    struct op_run *run;      // file_op's
     void (*cleanup)(struct call *call); // when it has gone so: what the state owns. May be NULL
     char path[FILE_PATH_MAX + 1];
 };

@@ -170,6 +170,8 @@ static bool may_answer(const struct route *r, enum error_kind kind)
         return r->body != NULL;
     case ERROR_SESSION_TERMINATED:
         return strcmp(r->name, "exec") == 0;
+    case ERROR_UPGRADE_REQUIRED:
+        return r->status == 101;
     case ERROR_CANNOT_START:
     case ERROR_QUOTA_EXCEEDED:
     case ERROR_REQUEST_TIMEOUT:

@@ -44,7 +44,11 @@ static const struct shape process_shape = {
     "Process", "id:string pid:integer status:string command:any cwd:string keepAwake:boolean "
                "success:boolean exitCode:integer signal:integer reason:string limitsHit:[string] "
                "cpu:number peakMemory:integer startedAt:string endedAt:string duration:integer "
-               "logs:object"};
+               "logs:object terminal:string"};
+static const struct shape terminal_shape = {
+    "Terminal", "id:string process:string pid:integer command:any cols:integer rows:integer "
+                "viewers:integer startedAt:string"};
+static const struct shape terminals_shape = {"Terminals", "success:boolean terminals:[Terminal]"};
 static const struct shape process_answer_shape = {"ProcessAnswer",
                                                   "success:boolean id:string process:Process"};
 static const struct shape processes_shape = {"Processes", "success:boolean processes:[Process]"};
@@ -68,7 +72,8 @@ const struct shape *const shapes[] = {
     &event_shape,     &events_shape,         &exec_shape,      &session_shape,
     &sessions_shape,  &session_answer_shape, &process_shape,   &process_answer_shape,
     &processes_shape, &wait_shape,           &token_shape,     &tokens_shape,
-    &tenant_shape,    &secret_shape,         &secrets_shape,   NULL,
+    &tenant_shape,    &secret_shape,         &secrets_shape,
+    &terminal_shape,  &terminals_shape,      NULL,
 };
 
 // -- the routes
@@ -191,6 +196,26 @@ const struct route routes[] = {
               "What it wrote: bytes, or pieces with Accept: application/json or text/event-stream",
           .status = 200, .answer = "Bytes from X-Cay-Offset on, without the hole X-Cay-Gap",
           .type = "application/octet-stream"),
+    ROUTE(HTTP_GET, "/sandbox/{id}/terminal", handle_terminal, SANDBOX,
+          .query = {QUERY("session", "Its name; \"default\" if not given"),
+                    QUERY("cols", "Columns; 80 if not given"), QUERY("rows", "24 if not given"),
+                    QUERY("readonly", "1: only looks on"),
+                    QUERY("replay", "At most so many of the last bytes come first; 65536"),
+                    QUERY("offset", "Begin at this byte of what was ever written instead"),
+                    QUERY("resume", "The process of a terminal, also one that has ended"),
+                    QUERY("shell", "Of a new one: a program's name or path; bash, else sh"),
+                    QUERY("command", "Of a new one: a command line for the shell"),
+                    QUERY("cwd", "Of a new one: an absolute path"),
+                    QUERY("user", "Of a new one: root, user, a user id, or uid:gid")},
+          .name = "openTerminal",
+          .summary = "A WebSocket: a shell on a terminal, made when it is first asked for",
+          .status = 101, .answer = "Bytes of the terminal in binary messages, JSON in text"),
+    ROUTE(HTTP_GET, "/sandbox/{id}/terminals", handle_terminal_list, SANDBOX,
+          .name = "listTerminals", .summary = "Those that run; never wakes", .status = 200,
+          .answer = "The terminals", .shape = &terminals_shape),
+    ROUTE(HTTP_DELETE, "/sandbox/{id}/terminals/{tid}", handle_terminal_delete, SANDBOX,
+          .name = "deleteTerminal", .summary = "End it and all that runs in it", .status = 200,
+          .answer = "It is being ended", .shape = &done_shape),
     ROUTE(HTTP_PUT, "/secrets/{name}", handle_secret_put, 0, &secret_schema, .name = "putSecret",
           .summary = "Store a credential for an upstream, or replace it; used at once",
           .status = 201, .answer = "It is new (200: it was replaced); never its value",

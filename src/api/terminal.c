@@ -18,7 +18,7 @@ enum {
     PATH_MAX_BYTES = 4095,
 };
 
-struct asking { // the call's state
+struct asking {                      // the call's state
     struct terminal_request request; // its texts are the query's
     struct viewer_request viewer;
     bool sized;
@@ -83,9 +83,8 @@ static int read_program(struct call *call, struct terminal_request *r)
     r->cwd = call_query(call, "cwd");
     if (r->cwd != NULL && (r->cwd[0] != '/' || strlen(r->cwd) > PATH_MAX_BYTES))
         return invalid(call, "?cwd: must be an absolute path");
-    if (r->shell != NULL &&
-        (r->shell[0] == '\0' || r->shell[0] == '-' || !is_plain(r->shell) ||
-         (r->shell[0] != '/' && strchr(r->shell, '/') != NULL)))
+    if (r->shell != NULL && (r->shell[0] == '\0' || r->shell[0] == '-' || !is_plain(r->shell) ||
+                             (r->shell[0] != '/' && strchr(r->shell, '/') != NULL)))
         return invalid(call, "?shell: must be a program's name or its absolute path");
     if (r->command != NULL && r->command[0] == '\0')
         return invalid(call, "?command: must not be empty");

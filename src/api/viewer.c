@@ -13,13 +13,13 @@
 
 enum {
     CHUNK = 32 * 1024,
-    QUEUE_MAX = 128 * 1024,   // of a slow viewer, in memory
-    INPUT_MAX = 256 * 1024,   // one message
-    INPUT_WAITS = 64 * 1024,  // that the program has not read, before its viewers wait
-    MESSAGE_MAX = 4 * 1024,   // of JSON
+    QUEUE_MAX = 128 * 1024,  // of a slow viewer, in memory
+    INPUT_MAX = 256 * 1024,  // one message
+    INPUT_WAITS = 64 * 1024, // that the program has not read, before its viewers wait
+    MESSAGE_MAX = 4 * 1024,  // of JSON
 };
 
-struct viewer { // the call's state
+struct viewer {        // the call's state
     struct call *call; // counted
     struct ws *ws;     // NULL: not any more
     struct process *p; // counted

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A viewer of a terminal: a WebSocket that is shown its log, from the last of it on as it grows, and
-// whose bytes are typed into it. What a viewer has not taken yet stays in the log, so that one that
-// stops reading costs no more than one that reads; where the log has given up what it had not read,
-// it is told how much.
+// A viewer of a terminal: a WebSocket that is shown its log, from the last of it on as it grows,
+// and whose bytes are typed into it. What a viewer has not taken yet stays in the log, so that one
+// that stops reading costs no more than one that reads; where the log has given up what it had not
+// read, it is told how much.
 //
 // To the viewer: bytes of the terminal in binary messages; in text {"type":"ready", ...}, "gap",
 // "error", "exit". From it: bytes in binary messages, {"type":"resize","cols","rows"} in text.

@@ -22,6 +22,7 @@
 #include "daemon/confine.h"
 #include "db/db.h"
 #include "edge/http.h"
+#include "egress/egress.h"
 #include "move/move.h"
 #include "sandbox/sandbox.h"
 
@@ -35,7 +36,10 @@ struct daemon {
     struct db *db;
     char *db_path;
     int logs_fd;
+    int dir_fd; // DATA/daemon
     struct mover *mover;
+    struct secrets *secrets;
+    struct egress *egress;
     struct fleet *fleet;
     struct api *api;
     struct http_server *http;
@@ -150,6 +154,10 @@ static int open_files(struct daemon *d, struct err *err)
 {
     char path[4096];
     (void)umask(0077);
+    (void)snprintf(path, sizeof path, "%s/daemon", d->conf.data);
+    d->dir_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (d->dir_fd < 0)
+        return err_sys(err, errno, "open the daemon's directory");
     (void)snprintf(path, sizeof path, "%s/daemon/logs", d->conf.data);
     if (mkdir(path, 0700) < 0 && errno != EEXIST)
         return err_sys(err, errno, "make the directory of logs");
@@ -168,6 +176,8 @@ static int serve(struct daemon *d, struct err *err)
         .db = d->db,
         .fleet = d->fleet,
         .mover = d->mover,
+        .secrets = d->secrets,
+        .egress = d->egress,
         .cors = d->conf.cors,
         .token = d->conf.token,
         .rate = d->conf.rate,
@@ -206,6 +216,20 @@ static void on_ready(void *data)
     log_line(LOG_INFO, "serving", "version", CAY_VERSION, NULL);
 }
 
+static int open_egress(struct daemon *d, struct err *err)
+{
+    const struct egress_config config = {
+        .loop = &d->loop,
+        .fleet = d->fleet,
+        .mover = d->mover,
+        .secrets = d->secrets,
+        .opened = d->conf.egress_private,
+        .ca_file = d->conf.egress_ca,
+        .listen_fd = FD_TCP,
+    };
+    return egress_open(&config, &d->egress, err);
+}
+
 static int open_fleet(struct daemon *d, struct err *err)
 {
     const struct fleet_config config = {
@@ -221,7 +245,9 @@ static int open_fleet(struct daemon *d, struct err *err)
         .tenant_memory = (int64_t)d->conf.tenant_memory,
         .tenant_disk = (int64_t)d->conf.tenant_disk,
     };
-    return fleet_open(&config, on_ready, on_lost, d, &d->fleet, err);
+    if (fleet_open(&config, on_ready, on_lost, d, &d->fleet, err) < 0)
+        return -1;
+    return open_egress(d, err); // the keeper has not been heard yet
 }
 
 static void start_handles(struct daemon *d)
@@ -251,7 +277,8 @@ static int start(struct daemon *d, struct err *err)
     (void)signal(SIGPIPE, SIG_IGN);
     if (open_files(d, err) < 0 || uv_loop_init(&d->loop) < 0)
         return err->code != ERR_NONE ? -1 : err_set(err, ERR_INTERNAL, "no event loop");
-    if (confine(err) < 0 || mover_open(&d->loop, MOVERS, &d->mover, err) < 0)
+    if (confine(err) < 0 || mover_open(&d->loop, MOVERS, &d->mover, err) < 0 ||
+        secrets_open(d->db, d->dir_fd, &d->secrets, err) < 0)
         return -1;
     start_handles(d);
     return open_fleet(d, err);
@@ -269,16 +296,21 @@ static void finish(struct daemon *d)
 {
     if (d->http != NULL)
         http_stop(d->http);
+    if (d->egress != NULL)
+        egress_close(d->egress);
+    if (d->mover != NULL) // before those whose descriptors its threads have
+        mover_close(d->mover);
     api_free(d->api);
     fleet_free(d->fleet);
-    if (d->mover != NULL)
-        mover_close(d->mover);
     uv_walk(&d->loop, close_all, NULL);
     (void)uv_run(&d->loop, UV_RUN_DEFAULT);
     (void)uv_loop_close(&d->loop);
+    if (d->secrets != NULL)
+        secrets_close(d->secrets);
     db_close(d->db);
     free(d->db_path);
     fd_close(d->logs_fd);
+    fd_close(d->dir_fd);
     conf_done(&d->conf);
 }
 

@@ -93,6 +93,7 @@ struct sandbox_row {
 int db_sandbox_add(struct db *db, struct sandbox_row *row, struct err *err);
 int db_sandbox_get(struct db *db, int64_t tenant, const char *id, struct sandbox_row *ret,
                    struct err *err);
+int db_sandbox_by_slug(struct db *db, const char *slug, struct sandbox_row *ret, struct err *err);
 int db_sandbox_update(struct db *db, const struct sandbox_row *row,
                       struct err *err); // all but identity
 int db_sandbox_touch(struct db *db, int64_t number, int64_t active_ms, struct err *err);
@@ -108,6 +109,10 @@ struct sandbox_query {
 };
 int db_sandbox_each(struct db *db, const struct sandbox_query *query, db_sandbox_fn fn, void *data,
                     struct err *err); // by id
+
+// Of all tenants: those with this id.
+int db_sandbox_each_by_id(struct db *db, const char *id, db_sandbox_fn fn, void *data,
+                          struct err *err);
 
 struct usage_row {
     int64_t sandboxes, disk; // count and sum of limits, those being destroyed too
@@ -134,6 +139,24 @@ typedef int (*db_secret_fn)(void *data, const struct secret_row *row); // not 0:
 int db_secret_each(struct db *db, int64_t tenant, db_secret_fn fn, void *data,
                    struct err *err); // by name; tenant 0: all
 void secret_row_done(struct secret_row *row);
+
+// --- ports of a sandbox that others may reach
+
+struct port_row {
+    int64_t sandbox, port;
+    char *name;  // may be NULL
+    char *token; // whoever has it may come in; part of URLs, so it is stored as it is
+    int64_t created_ms;
+};
+int db_port_put(struct db *db, const struct port_row *row,
+                struct err *err); // makes, or replaces name and token; synced
+int db_port_get(struct db *db, int64_t sandbox, int64_t port, struct port_row *ret,
+                struct err *err);
+int db_port_del(struct db *db, int64_t sandbox, int64_t port, struct err *err); // synced; 1, 0
+typedef int (*db_port_fn)(void *data, const struct port_row *row); // not 0: stop
+int db_port_each(struct db *db, int64_t sandbox, db_port_fn fn, void *data,
+                 struct err *err); // by port
+void port_row_done(struct port_row *row);
 
 // --- processes and sessions of a sandbox
 

@@ -135,6 +135,16 @@ int db_sandbox_get(struct db *db, int64_t tenant, const char *id, struct sandbox
     return call_row(&call, &kind, ret, err);
 }
 
+int db_sandbox_by_slug(struct db *db, const char *slug, struct sandbox_row *ret, struct err *err)
+{
+    auto_call call;
+    if (call_start(&call, db, STMT_SANDBOX_BY_SLUG,
+                   "SELECT " COLUMNS " FROM sandboxes WHERE slug = ?", err) < 0)
+        return -1;
+    put_text(&call, slug);
+    return call_row(&call, &kind, ret, err);
+}
+
 int db_sandbox_update(struct db *db, const struct sandbox_row *row, struct err *err)
 {
     static const char text[] = "UPDATE sandboxes SET (" SETTINGS ") ="
@@ -218,6 +228,42 @@ int db_sandbox_each(struct db *db, const struct sandbox_query *query, db_sandbox
     static const struct walk walk = {&kind, page, visit};
     struct list list = {db, query, fn, data};
     return db_walk(&walk, &list, query->max, err);
+}
+
+struct list_of_id {
+    struct db *db;
+    const char *id;
+    db_sandbox_fn fn;
+    void *data;
+};
+
+static int page_of_id(void *arg, const void *last, unsigned max, struct call *call, struct err *err)
+{
+    const struct list_of_id *list = arg;
+    const struct sandbox_row *row = last;
+    if (call_start(call, list->db, STMT_SANDBOX_PAGE_ID,
+                   "SELECT " COLUMNS " FROM sandboxes WHERE id = ? AND number > ?"
+                   " ORDER BY number LIMIT ?",
+                   err) < 0)
+        return -1;
+    put_text(call, list->id);
+    put_int(call, row != NULL ? row->number : 0);
+    put_int(call, max);
+    return 0;
+}
+
+static int visit_of_id(void *arg, const void *row)
+{
+    const struct list_of_id *list = arg;
+    return list->fn(list->data, row);
+}
+
+int db_sandbox_each_by_id(struct db *db, const char *id, db_sandbox_fn fn, void *data,
+                          struct err *err)
+{
+    static const struct walk walk = {&kind, page_of_id, visit_of_id};
+    struct list_of_id list = {db, id, fn, data};
+    return db_walk(&walk, &list, 0, err);
 }
 
 int db_sandbox_usage(struct db *db, int64_t tenant, struct usage_row *ret, struct err *err)

@@ -109,6 +109,15 @@ static const char *const steps[] = {
     ") STRICT, WITHOUT ROWID;",
 
     "ALTER TABLE processes ADD COLUMN tty TEXT;",
+
+    "CREATE TABLE ports ("
+    " sandbox INTEGER NOT NULL REFERENCES sandboxes (number) ON DELETE CASCADE,"
+    " port INTEGER NOT NULL,"
+    " name TEXT, token TEXT NOT NULL,"
+    " created_ms INTEGER NOT NULL,"
+    " PRIMARY KEY (sandbox, port)"
+    ") STRICT, WITHOUT ROWID;"
+    "CREATE INDEX sandboxes_by_id ON sandboxes (id);", // of any tenant: previews by path
 };
 
 enum { VERSION = sizeof steps / sizeof steps[0] };

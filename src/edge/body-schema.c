@@ -117,10 +117,10 @@ static void put_type(struct json *j, const struct field *f)
     case FIELD_USER:
         put_types(j, "integer", "string");
         break;
-    case FIELD_JSON: // no type: any
     case FIELD_OBJECTS:
         put_objects(j, f);
         break;
+    case FIELD_JSON: // no type: any
     case FIELD_OBJECT:
     case FIELD_LATER:
     case FIELD_FIXED:

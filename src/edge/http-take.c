@@ -73,6 +73,7 @@ static void fill(struct http_request *req, int fd, struct http_taken *ret)
         .fd = fd,
         .local = conn->listener->local,
         .keep = may_keep(req),
+        .is_old = req->is_old,
         .early = conn->early,
     };
     buf_init(&conn->early, HTTP_POOL);

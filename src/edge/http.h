@@ -110,6 +110,7 @@ struct http_taken {
     int fd; // non-blocking
     bool local;
     bool keep;         // HTTP/1.1 and nothing was pipelined: it may be given back
+    bool is_old;       // HTTP/1.0: it knows no chunks
     bool expects;      // wants "HTTP/1.1 100 Continue" before it sends its body
     bool chunked;      // how its body is framed; `early` is the beginning of it
     uint64_t length;   // 0 when there is none, or when chunked

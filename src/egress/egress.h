@@ -22,10 +22,13 @@ struct egress_config {
     struct secrets *secrets;
     const char *opened;  // networks that the installation opens; "": none
     const char *ca_file; // certificates to trust beside the machine's; "": none
+    int listen_fd;       // where the daemon itself is reached: no box is let there. -1: nowhere
 };
 
+// Copies the texts. To be called before the fleet tells of its first sandbox (fleet_open).
 int egress_open(const struct egress_config *config, struct egress **ret, struct err *err);
-void egress_close(struct egress *egress); // ends all connections
+// Ends all connections. Before the fleet is freed and the mover closed; the loop runs once more.
+void egress_close(struct egress *egress);
 // A secret was changed or removed: nothing of the old value is used from now on.
 void egress_secret_changed(struct egress *egress, int64_t tenant, const char *name);
 

@@ -3,9 +3,8 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/text.h"
-#include "egress/policy.h"
 #include "egress/secret-internal.h"
+#include "egress/url.h"
 
 #define LOWER  "abcdefghijklmnopqrstuvwxyz"
 #define UPPER  "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -19,12 +18,6 @@ bool secret_name_valid(const char *name)
 }
 
 // -- upstream
-
-static int bad_upstream(struct err *err, const char *why)
-{
-    return err_set(err, ERR_INVALID,
-                   "upstream: %s; it is https://HOST, with :PORT and /PATH if need be", why);
-}
 
 // Segments of plain characters: a path that two programs could read differently is none.
 static bool is_plain_path(const char *path)
@@ -44,74 +37,32 @@ static int take_prefix(const char *path, struct secret *ret, struct err *err)
     if (len > 0 && path[len - 1] == '/')
         len--;
     if (len >= sizeof ret->upstream_prefix)
-        return bad_upstream(err, "the path is too long");
+        return err_set(err, ERR_INVALID, "upstream: the path is too long");
     memcpy(ret->upstream_prefix, path, len);
     ret->upstream_prefix[len] = '\0';
-    return is_plain_path(ret->upstream_prefix)
-               ? 0
-               : bad_upstream(err, "the path has to be plain, without . and .. and empty parts");
-}
-
-// In decimal, as everybody writes it: no sign, no spaces, no zeros in front.
-static int take_port(const char *text, size_t len, uint16_t *ret)
-{
-    char port[6] = "";
-    uint64_t n;
-    struct err ignored;
-    if (len == 0 || len >= sizeof port || text[0] == '0')
-        return -1;
-    memcpy(port, text, len);
-    if (strspn(port, DIGITS) != len || parse_u64(port, 1, UINT16_MAX, &n, &ignored) < 0)
-        return -1;
-    *ret = (uint16_t)n;
-    return 0;
-}
-
-// host, host:port, [address], [address]:port
-static int take_authority(const char *text, size_t len, struct secret *ret, struct err *err)
-{
-    bool is_bracketed = len > 0 && text[0] == '[';
-    const char *end = is_bracketed ? memchr(text, ']', len) : memchr(text, ':', len);
-    if (is_bracketed && end == NULL)
-        return bad_upstream(err, "the address has no ']'");
-    const char *host = is_bracketed ? text + 1 : text;
-    size_t host_len = end != NULL ? (size_t)(end - host) : len;
-    const char *rest = end != NULL ? end + is_bracketed : text + len;
-    size_t rest_len = (size_t)(text + len - rest);
-    struct sockaddr_storage address;
-    if (policy_host(host, host_len, ret->upstream_host, err) < 0)
-        return err_wrap(err, "upstream");
-    bool is_v6 = policy_address(ret->upstream_host, &address) == 1 && address.ss_family == AF_INET6;
-    if (is_v6 != is_bracketed)
-        return bad_upstream(err, "IPv6 addresses, and these alone, stand in []");
-    if (rest_len > 0 &&
-        (rest[0] != ':' || take_port(rest + 1, rest_len - 1, &ret->upstream_port) < 0))
-        return bad_upstream(err, "the port is a number from 1 to 65535");
+    if (!is_plain_path(ret->upstream_prefix))
+        return err_set(err, ERR_INVALID,
+                       "upstream: the path has to be plain, without . and .. and empty parts");
     return 0;
 }
 
 int secret_upstream(const char *text, char canonical[SECRET_UPSTREAM_MAX], struct secret *ret,
                     struct err *err)
 {
-    if (strncmp(text, "https://", 8) != 0 && strncmp(text, "http://", 7) != 0)
-        return bad_upstream(err, "it does not begin with https://");
-    ret->tls = text[4] == 's';
-    const char *authority = text + (ret->tls ? 8 : 7);
-    size_t len = strcspn(authority, "/?#\\");
-    if (memchr(authority, '@', len) != NULL)
-        return bad_upstream(err, "no credentials belong into it: they are the value");
-    if (strpbrk(authority, "?#\\") != NULL)
-        return bad_upstream(err, "it has a query or a fragment");
-    uint16_t usual = ret->tls ? 443 : 80;
-    ret->upstream_port = usual;
-    if (take_authority(authority, len, ret, err) < 0 || take_prefix(authority + len, ret, err) < 0)
+    struct url url;
+    char origin[URL_ORIGIN_MAX];
+    if (url_parse(text, &url, err) < 0)
+        return err_wrap(err, "upstream");
+    if (url.has_user)
+        return err_set(err, ERR_INVALID,
+                       "upstream: no credentials belong into it: they are the value");
+    if (take_prefix(url.path, ret, err) < 0)
         return -1;
-    bool is_v6 = strchr(ret->upstream_host, ':') != NULL;
-    int n = snprintf(canonical, SECRET_UPSTREAM_MAX, "%s://%s%s%s", ret->tls ? "https" : "http",
-                     is_v6 ? "[" : "", ret->upstream_host, is_v6 ? "]" : "");
-    if (ret->upstream_port != usual)
-        n += snprintf(canonical + n, SECRET_UPSTREAM_MAX - (size_t)n, ":%u", ret->upstream_port);
-    (void)snprintf(canonical + n, SECRET_UPSTREAM_MAX - (size_t)n, "%s", ret->upstream_prefix);
+    ret->tls = url.tls;
+    ret->upstream_port = url.port;
+    (void)snprintf(ret->upstream_host, sizeof ret->upstream_host, "%s", url.host);
+    (void)url_origin(&url, origin);
+    (void)snprintf(canonical, SECRET_UPSTREAM_MAX, "%s%s", origin, ret->upstream_prefix);
     return 0;
 }
 

@@ -212,8 +212,7 @@ static int take_all(struct unpack *u)
 static int unpack(struct unpack *u, const char *path)
 {
     struct work *work = u->work;
-    int r = tar_place_init(&u->place, path, !(work->req->flags & HAND_NO_FOLLOW),
-                           work->req->flags & HAND_OWNER);
+    int r = tar_place_init(&u->place, path, work->req->flags);
     if (r < 0)
         return work_failed(work, path, -r);
     r = take_all(u);

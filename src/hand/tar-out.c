@@ -20,36 +20,19 @@
 #include "hand/hand-internal.h"
 #include "hand/tar-format.h"
 #include "hand/tar-links.h"
-#include "hand/tar-names.h"
 #include "hand/tar-sink.h"
 #include "hand/tar-sparse.h"
+#include "hand/walk.h"
 
-enum {
-    DEPTH_MAX = TAR_NAME_MAX / 2 + 1, // of names that long
-    NAMES_SIZE = 64 * 1024 * 1024,    // of all the directories on the way; most is never touched
-    PIPE_SIZE = 1024 * 1024,
-};
-
-struct level { // a directory that is being walked
-    size_t path_len;
-    struct tar_names names;
-    size_t next;
-    char after[NAME_MAX + 1];
-};
+enum { PIPE_SIZE = 1024 * 1024 };
 
 struct pack {
     struct work *work;
-    int root;
-    int dir; // of the last level, or -1 until it is needed
-    char path[TAR_NAME_MAX];
-    size_t path_len, depth, names_used;
     struct tar_head head;
     struct tar_sink sink;
     struct tar_links links;
-    struct level levels[DEPTH_MAX];
     struct tar_extent extents[TAR_EXTENTS_MAX];
     uint8_t map[TAR_MAP_MAX];
-    _Alignas(8) char names[NAMES_SIZE];
 };
 
 // --- entries
@@ -179,131 +162,43 @@ static bool has_gone(int r)
     return r == -ENOENT || r == -ENOTDIR || r == -ELOOP;
 }
 
-static int read_names(struct pack *p, struct level *l)
+static int put_entry(struct pack *p, const struct walk_entry *e)
 {
-    size_t left = sizeof p->names - p->names_used;
-    // Half of what there is, so that those below have some too.
-    int r = tar_names_read(p->dir, l->after, p->names + p->names_used, left / 2, &l->names);
-    l->next = 0;
-    if (r < 0)
-        return r;
-    p->names_used += l->names.used;
-    if (l->names.n > 0) // where to go on: children may use the memory by then
-        (void)snprintf(l->after, sizeof l->after, "%s", l->names.name[l->names.n - 1]);
-    return 0;
+    if (!S_ISDIR(e->st.st_mode))
+        return put_other(p, e->dir, e->name, &e->st, e->path);
+    if (e->path_len + 2 > TAR_NAME_MAX) // with a slash
+        return -ENAMETOOLONG;
+    describe(p, &e->st, TAR_DIR, e->path);
+    return put_head(p);
 }
 
-// The directory at p->path.
-static int open_dir(struct pack *p)
+static int put_tree(struct pack *p, int take_fd)
 {
-    fd_close(TAKE_FD(p->dir));
-    int fd = hand_open_beneath(p->root, p->path_len == 0 ? "." : p->path, O_RDONLY | O_DIRECTORY);
-    if (fd >= 0)
-        p->dir = fd;
-    return fd < 0 ? fd : 0;
-}
-
-static int descend(struct pack *p)
-{
-    int r = open_dir(p);
-    if (r < 0)
-        return r;
-    if (hand_is_made_up(p->dir)) {
-        fd_close(TAKE_FD(p->dir));
-        return -ENOENT;
+    struct walk_entry e;
+    int r = walk_begin(take_fd, &(struct walk_how){.recursive = true, .hidden = true, .after = ""});
+    while (r == 0 && (r = walk_next(&e)) == 1) {
+        r = put_entry(p, &e);
+        if (has_gone(r))
+            r = 0;
+        if (r < 0)
+            return work_failed(p->work, e.path, -r);
     }
-    struct level *l = &p->levels[p->depth];
-    l->path_len = p->path_len;
-    l->after[0] = '\0';
-    r = read_names(p, l);
-    if (r == 0)
-        p->depth++;
-    else
-        fd_close(TAKE_FD(p->dir));
-    return r;
-}
-
-static int visit(struct pack *p, const char *at)
-{
-    struct stat st;
-    if (fstatat(p->dir, at, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        return -errno;
-    if (!S_ISDIR(st.st_mode))
-        return put_other(p, p->dir, at, &st, p->path);
-    describe(p, &st, TAR_DIR, p->path);
-    int r = put_head(p);
-    return r < 0 ? r : descend(p);
-}
-
-// The next name of a directory: its path is made, and cut again afterwards unless it is entered.
-static int step(struct pack *p, struct level *l)
-{
-    const char *name = l->names.name[l->next++];
-    size_t depth = p->depth;
-    int n = snprintf(p->path + l->path_len, sizeof p->path - l->path_len, "%s%s",
-                     l->path_len > 0 ? "/" : "", name);
-    size_t len = l->path_len + (size_t)n;
-    if (len + 2 > sizeof p->path) // a slash may follow
-        return work_failed(p->work, p->path, ENAMETOOLONG);
-    p->path_len = len;
-    int r = p->dir >= 0 ? 0 : -ENOENT;
-    if (r == 0)
-        r = visit(p, name);
-    if (r < 0 && !has_gone(r) && r != -EPIPE)
-        return work_failed(p->work, p->path, -r);
-    if (p->depth == depth) {
-        p->path_len = l->path_len;
-        p->path[p->path_len] = '\0';
-    }
-    return has_gone(r) ? 0 : r;
-}
-
-static void ascend(struct pack *p)
-{
-    p->depth--;
-    fd_close(TAKE_FD(p->dir));
-}
-
-static int pack_tree(struct pack *p)
-{
-    int r = descend(p);
-    while (r == 0 && p->depth > 0) {
-        struct level *l = &p->levels[p->depth - 1];
-        p->path_len = l->path_len;
-        p->path[p->path_len] = '\0';
-        if (p->dir < 0 && (l->next < l->names.n || l->names.more)) {
-            r = open_dir(p);
-            if (has_gone(r)) {
-                l->next = l->names.n;
-                l->names.more = false;
-                r = 0;
-            }
-        } else if (l->next < l->names.n) {
-            r = step(p, l);
-        } else {
-            p->names_used -= l->names.used;
-            if (l->names.more)
-                r = read_names(p, l);
-            else
-                ascend(p);
-        }
-    }
-    return r;
+    const char *missed;
+    int missed_errno = walk_missed(&missed);
+    return r == 0 && missed_errno != 0 ? work_failed(p->work, missed, missed_errno) : r;
 }
 
 // --- the path
 
-static int pack_dir(struct pack *p, int fd)
+static int pack_dir(struct pack *p, int take_fd)
 {
+    auto_fd fd = take_fd;
     struct stat st;
     if (fstat(fd, &st) < 0)
         return -errno;
-    p->root = fd;
     describe(p, &st, TAR_DIR, ".");
     int r = put_head(p);
-    r = r < 0 ? r : pack_tree(p);
-    fd_close(TAKE_FD(p->dir));
-    return has_gone(r) ? 0 : r; // what it was, when it was opened
+    return r < 0 || hand_is_made_up(fd) ? r : put_tree(p, TAKE_FD(fd));
 }
 
 static int pack_other(struct pack *p, const char *path, int flags)
@@ -327,9 +222,9 @@ static int pack(struct pack *p, const char *path)
     int flags = p->work->req->flags & HAND_NO_FOLLOW ? O_NOFOLLOW : 0;
     auto_fd fd = hand_open(AT_FDCWD, path, O_RDONLY | O_DIRECTORY | flags);
     int r = fd;
-    if (fd >= 0)
-        r = pack_dir(p, fd);
-    else if (fd == -ENOTDIR || fd == -ELOOP)
+    if (r >= 0)
+        r = pack_dir(p, TAKE_FD(fd));
+    else if (r == -ENOTDIR || r == -ELOOP)
         r = pack_other(p, path, flags);
     if (r < 0)
         return p->work->path[0] != '\0' ? r : work_failed(p->work, path, -r);
@@ -344,7 +239,6 @@ int work_tar_out(struct work *work)
     if (p == MAP_FAILED)
         return -errno;
     p->work = work;
-    p->dir = -1;
     p->sink.fd = work->out;
     (void)fcntl(work->out, F_SETPIPE_SZ, PIPE_SIZE); // fewer turns; it works with any size
     int r = pack(p, work->texts.path);

@@ -38,18 +38,19 @@ static int make_root(const char *path)
     return mkdirat(parent, name, 0755) < 0 ? -errno : 0;
 }
 
-int tar_place_init(struct tar_place *place, const char *path, bool follow, bool keep_owner)
+int tar_place_init(struct tar_place *place, const char *path, uint32_t flags)
 {
-    int flags = O_PATH | O_DIRECTORY | (follow ? 0 : O_NOFOLLOW);
+    int how = O_PATH | O_DIRECTORY | (flags & HAND_NO_FOLLOW ? O_NOFOLLOW : 0);
     place->dir = -1;
-    place->keep_owner = keep_owner;
-    place->root = hand_open(AT_FDCWD, path, flags);
+    place->keep_owner = flags & HAND_OWNER;
+    place->no_replace = flags & HAND_NO_REPLACE;
+    place->root = hand_open(AT_FDCWD, path, how);
     if (place->root == -ENOENT) {
         int r = make_root(path);
         place->made = r == 0;
         if (r < 0 && r != -EEXIST)
             return r;
-        place->root = hand_open(AT_FDCWD, path, flags);
+        place->root = hand_open(AT_FDCWD, path, how);
     }
     return place->root < 0 ? place->root : 0;
 }
@@ -100,13 +101,15 @@ static int enter(struct tar_place *place, const char *name, const char **ret_nam
 }
 
 // Nothing but a directory keeps its name.
-static int make_room(int dir, const char *name)
+static int make_room(const struct tar_place *place, const char *name)
 {
     struct stat st;
-    if (unlinkat(dir, name, 0) == 0 || errno == ENOENT)
+    if (place->no_replace)
+        return -EEXIST;
+    if (unlinkat(place->dir, name, 0) == 0 || errno == ENOENT)
         return 0;
     int e = errno;
-    if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode))
+    if (fstatat(place->dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode))
         return -EISDIR;
     return -e;
 }
@@ -149,7 +152,7 @@ int tar_place_file(struct tar_place *place, const struct tar_head *head, int *re
             return 0;
         if (errno != EEXIST)
             return -errno;
-        r = make_room(place->dir, name);
+        r = make_room(place, name);
     }
     return r < 0 ? r : -EEXIST;
 }
@@ -184,7 +187,7 @@ static int make_other(struct tar_place *place, const struct tar_head *head,
             return dress(place, name, head);
         if (errno != EEXIST)
             return -errno;
-        r = make_room(place->dir, name);
+        r = make_room(place, name);
     }
     return r < 0 ? r : -EEXIST;
 }
@@ -236,7 +239,7 @@ int tar_place_hardlink(struct tar_place *place, const struct tar_head *head)
             return 0;
         if (errno != EEXIST)
             return -errno;
-        r = make_room(place->dir, name);
+        r = make_room(place, name);
     }
     return r < 0 ? r : -EEXIST;
 }
@@ -319,7 +322,7 @@ int tar_place_dir(struct tar_place *place, const struct tar_head *head)
         r = is_dir(place->dir, name);
         if (r != 0)
             return r < 0 ? r : remember(place, head);
-        r = make_room(place->dir, name);
+        r = make_room(place, name);
     }
     return r < 0 ? r : -EEXIST;
 }

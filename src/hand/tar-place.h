@@ -15,6 +15,7 @@ enum { TAR_LATER_SIZE = 8 * 1024 * 1024 };
 struct tar_place {
     int root;
     bool keep_owner; // else everything is root's
+    bool no_replace; // what is there stays, and is -EEXIST
     bool made;       // the root was not there before
     // The directory of the last entry: the next one is likely to be beside it.
     int dir;
@@ -26,7 +27,8 @@ struct tar_place {
 };
 
 // All of them: 0 or -errno.
-int tar_place_init(struct tar_place *place, const char *path, bool follow, bool keep_owner);
+// `flags`: HAND_NO_FOLLOW, HAND_OWNER and HAND_NO_REPLACE.
+int tar_place_init(struct tar_place *place, const char *path, uint32_t flags);
 // Modes and times of the directories.
 int tar_place_finish(struct tar_place *place);
 void tar_place_done(struct tar_place *place);

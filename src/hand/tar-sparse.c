@@ -78,7 +78,7 @@ static bool is_too_much(const struct search *s)
     return s->zeros > ZEROS_MAX && s->zeros > all / 2;
 }
 
-int tar_sparse_find(int fd, uint64_t size, struct tar_extent ret[static TAR_EXTENTS_MAX])
+int tar_sparse_find(int fd, uint64_t size, struct tar_extent *ret)
 {
     for (uint64_t hole = HOLE_MIN; hole <= size || hole == HOLE_MIN; hole *= 16) {
         struct search s = {.at = ret, .hole_min = hole};

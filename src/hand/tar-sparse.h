@@ -8,7 +8,8 @@
 
 #include "hand/tar-format.h"
 
-// How many pieces, or -EFBIG when over a gigabyte of zeros, and more of them than of data, would have
-// to be written. 1 piece that is the whole file: it has no holes. Ends with an empty piece at `size`
-// if the file ends with a hole, as GNU's reader wants it.
-int tar_sparse_find(int fd, uint64_t size, struct tar_extent ret[static TAR_EXTENTS_MAX]);
+// How many pieces, or -EFBIG when over a gigabyte of zeros, and more of them than of data, would
+// have to be written. 1 piece that is the whole file: it has no holes. Ends with an empty piece at
+// `size` if the file ends with a hole, as GNU's reader wants it. In `ret` is room for
+// TAR_EXTENTS_MAX.
+int tar_sparse_find(int fd, uint64_t size, struct tar_extent *ret);

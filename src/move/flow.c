@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sendfile.h>
@@ -19,6 +20,8 @@ enum {
     AHEAD_BYTES = 2 * 1024 * 1024,
     PUZZLED_MAX = 8,
     SMALL_BYTES = BUFFER_BYTES, // known to be no more: a buffer does it in one go
+    CHUNK_HEAD = 8,             // at most: a size in hexadecimal and CRLF
+    CHUNK_TAIL = 2,
 };
 
 static uint64_t least(uint64_t a, uint64_t b)
@@ -229,8 +232,36 @@ static void hand_on(struct flow *flow, const char *data, size_t len)
     flow->uncounted = 0;
 }
 
+// A chunk around what is in the buffer behind the room that was left for its size.
+static void hand_on_chunk(struct flow *flow, char *buffer, size_t len)
+{
+    char size[CHUNK_HEAD + 1];
+    int n = snprintf(size, sizeof size, "%zx\r\n", len);
+    memcpy(buffer + CHUNK_HEAD - n, size, (size_t)n);
+    memcpy(buffer + CHUNK_HEAD + len, "\r\n", CHUNK_TAIL);
+    hand_on(flow, buffer + CHUNK_HEAD - n, (size_t)n + len + CHUNK_TAIL);
+}
+
+static uint64_t fill_chunk(struct flow *flow, struct works *works, uint64_t max)
+{
+    uint64_t want = least(least(max, BUFFER_BYTES - CHUNK_HEAD - CHUNK_TAIL), flow->left);
+    ssize_t n = get(flow->from, works->buffer + CHUNK_HEAD, want);
+    if (n < 0)
+        flow_read_failed(flow, errno);
+    flow->ended = n == 0;
+    if (n <= 0)
+        return 0;
+    if (flow->from->kind == END_FILE)
+        flow->from->offset += n;
+    if (account(flow, (size_t)n))
+        hand_on_chunk(flow, works->buffer, (size_t)n);
+    return (uint64_t)n;
+}
+
 static uint64_t fill_copied(struct flow *flow, struct works *works, uint64_t max)
 {
+    if (flow->to_chunked)
+        return fill_chunk(flow, works, max);
     uint64_t want = least(least(max, BUFFER_BYTES), flow->left);
     if (flow->chunked)
         want = least(want, chunk_need(&flow->chunk));
@@ -371,7 +402,7 @@ void flow_begin(struct flow *flow)
     enum end_kind from = flow->from->kind;
     enum end_kind to = flow->to->kind;
     flow->way = WAY_COPIED;
-    if (flow->chunked)
+    if (flow->chunked || flow->to_chunked)
         return;
     if (from == END_PIPE || to == END_PIPE || (from == END_FILE && to == END_SOCKET))
         flow->way = WAY_DIRECT;

@@ -62,6 +62,7 @@ struct flow {
     uint64_t left; // to be read yet; MOVE_TO_END: until it ends
     uint64_t room; // a body of unknown length may have; UINT64_MAX: any
     bool chunked;
+    bool to_chunked; // what is written is put into chunks
     bool passes_end; // the source's end shuts down the other side's writing half
     struct chunk chunk;
     enum flow_way way;

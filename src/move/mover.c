@@ -212,6 +212,7 @@ static int fill_move(struct job *job, const struct move_config *config, struct e
         end_init(&job->ends[1], job, config->to, config->to_offset, err) < 0)
         return -1;
     flow->chunked = config->chunked;
+    flow->to_chunked = config->to_chunked;
     if (!config->chunked)
         flow->left = config->length;
     if (flow->left == MOVE_TO_END && config->max_bytes > 0)

@@ -56,7 +56,8 @@ static bool is_terminal(const struct process *p)
 struct process *terminal_find(struct sandbox *s, const char *name)
 {
     struct process *p;
-    for (size_t at = 0; s->processes != NULL && (p = map_next(&s->processes->by_id, &at)) != NULL;) {
+    for (size_t at = 0;
+         s->processes != NULL && (p = map_next(&s->processes->by_id, &at)) != NULL;) {
         if (is_terminal(p) && strcmp(p->row.tty, name) == 0)
             return p;
     }
@@ -66,7 +67,8 @@ struct process *terminal_find(struct sandbox *s, const char *name)
 void terminal_each(struct sandbox *s, void (*fn)(void *data, struct process *p), void *data)
 {
     struct process *p;
-    for (size_t at = 0; s->processes != NULL && (p = map_next(&s->processes->by_id, &at)) != NULL;) {
+    for (size_t at = 0;
+         s->processes != NULL && (p = map_next(&s->processes->by_id, &at)) != NULL;) {
         if (is_terminal(p))
             fn(data, p);
     }
@@ -106,8 +108,7 @@ static void finish(struct opening *o, struct process *p, const struct err *err)
 // Whether it knows "-l" and "-c".
 static bool is_shell(const char *program)
 {
-    static const char *const shells[] = {"bash", "sh",  "dash", "ash",
-                                         "zsh",  "ksh", "mksh", "fish"};
+    static const char *const shells[] = {"bash", "sh", "dash", "ash", "zsh", "ksh", "mksh", "fish"};
     const char *slash = strrchr(program, '/');
     const char *name = slash != NULL ? slash + 1 : program;
     for (size_t i = 0; i < sizeof shells / sizeof *shells; i++) {
