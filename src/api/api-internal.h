@@ -2,6 +2,8 @@
 // The API's own state, for the files of this room.
 #pragma once
 
+#include <sys/queue.h>
+
 #include "api/api.h"
 #include "base/buf.h"
 #include "base/map.h"
@@ -18,6 +20,7 @@ struct api {
     struct mover *mover;
     struct secrets *secrets;
     struct egress *egress;
+    struct previews *previews;
     char *cors;
     int64_t rate;
     int64_t run;
@@ -29,6 +32,7 @@ struct api {
     struct token *local;        // of the unix socket
     char admin_id[DB_TOKEN_ID]; // of the configured token's row
     struct call *streams;
+    LIST_HEAD(, transfer) transfers; // transfer.c
     uv_timer_t tick;
     struct buf openapi;
 };

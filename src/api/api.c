@@ -11,6 +11,8 @@
 #include "api/call.h"
 #include "api/handlers.h"
 #include "api/openapi.h"
+#include "api/preview.h"
+#include "api/transfer.h"
 #include "edge/target.h"
 #include "edge/ws.h"
 
@@ -46,7 +48,8 @@ static void add_cors(struct call *call)
     http_add_header(call->req, "Access-Control-Allow-Origin", origin);
     http_add_header(call->req, "Access-Control-Expose-Headers",
                     "X-Request-Id, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, "
-                    "Retry-After, X-Cay-Offset, X-Cay-Gap, Idempotency-Replayed");
+                    "Retry-After, X-Cay-Offset, X-Cay-Gap, Idempotency-Replayed, ETag, "
+                    "Accept-Ranges, Content-Range");
 }
 
 static void answer_options(struct call *call, const char *allow)
@@ -58,7 +61,7 @@ static void answer_options(struct call *call, const char *allow)
         http_add_header(call->req, "Access-Control-Allow-Methods", allow);
         http_add_header(call->req, "Access-Control-Allow-Headers",
                         "Authorization, Content-Type, Accept, Idempotency-Key, Last-Event-ID, "
-                        "X-Request-Id, X-Cay-Tenant");
+                        "X-Request-Id, X-Cay-Tenant, If-Match, If-None-Match, If-Range, Range");
         http_add_header(call->req, "Access-Control-Max-Age", "600");
     }
     call_reply(call, 204, NULL, &none);
@@ -181,6 +184,11 @@ static int check_draining(struct call *call)
 
 static void dispatch(struct call *call)
 {
+    if (preview_is_path(http_target(call->req))) { // the rest of it is for somebody else to read
+        call->route = route_of(preview_by_path);
+        preview_by_path(call);
+        return;
+    }
     if (read_target(call) < 0 || find_route(call) < 0)
         return;
     if (!(call->route->flags & ROUTE_PUBLIC) && auth_check(call) < 0)
@@ -195,6 +203,11 @@ static void dispatch(struct call *call)
 
 void api_handle(struct http_request *req, void *data)
 {
+    struct api *api = data;
+    if (preview_is_host(api->previews, http_header(req, "Host"))) {
+        preview_by_host(api->previews, req);
+        return;
+    }
     if (health_quick(data, req))
         return;
     struct call *call = call_new(data, req);
@@ -229,6 +242,11 @@ static int fill(struct api *api, const struct api_config *config, struct err *er
     if (api->cors == NULL)
         abort();
     openapi_write(&api->openapi);
+    struct preview_where where;
+    if (preview_where_read(&where, config->preview_domain, config->port, config->behind_proxy,
+                           err) < 0)
+        return -1;
+    api->previews = previews_open(api, &where);
     return auth_open(api, config->token, err);
 }
 
@@ -266,6 +284,9 @@ void api_free(struct api *api)
     if (api == NULL)
         return;
     ws_end_all();
+    previews_close(api->previews);
+    api->previews = NULL;
+    transfers_drop(api);
     uv_close((uv_handle_t *)&api->tick, api_release);
 }
 

@@ -19,14 +19,17 @@ struct api_config {
     struct mover *mover;
     struct secrets *secrets;
     struct egress *egress;
-    const char *cors;  // origins, by commas; "" none
-    const char *token; // the admin token: its hash is made the admin's
-    int64_t rate;      // requests a minute and token; 0: no limit
-    int64_t run;       // a random number: this run of the daemon
+    const char *preview_domain; // "localhost", "HOST:PORT"
+    uint16_t port;              // that is listened on
+    bool behind_proxy;          // which does TLS
+    const char *cors;           // origins, by commas; "" none
+    const char *token;          // the admin token: its hash is made the admin's
+    int64_t rate;               // requests a minute and token; 0: no limit
+    int64_t run;                // a random number: this run of the daemon
 };
 
 int api_open(const struct api_config *config, struct api **ret, struct err *err);
-void api_free(struct api *api);
-void api_handle(struct http_request *req, void *data); // http_handler_fn; data is the api
+void api_free(struct api *api);                            // after the mover was closed
+void api_handle(struct http_request *req, void *data);     // http_handler_fn; data is the api
 bool api_is_raw(void *data, const struct http_peek *peek); // http_raw_fn
 void api_drain(struct api *api); // from now on /health says so; new work is refused with 503

@@ -8,6 +8,7 @@
 #include <strings.h>
 
 #include "api/call.h"
+#include "api/transfer.h"
 #include "base/clock.h"
 #include "edge/ws.h"
 
@@ -97,6 +98,12 @@ static struct token *find(struct api *api, const char *text, struct err *err)
     return t;
 }
 
+bool auth_knows(struct api *api, const char *text)
+{
+    struct err err;
+    return find(api, text, &err) != NULL || err.code != ERR_NONE; // when in doubt, yes
+}
+
 void auth_revoked(struct api *api, const char *id)
 {
     size_t at = 0;
@@ -106,6 +113,7 @@ void auth_revoked(struct api *api, const char *id)
         (void)map_del(&api->tokens, t->key);
         t->revoked = true;
         streams_end(api, t);
+        transfers_cut(api, t);
         token_unref(t);
         return;
     }

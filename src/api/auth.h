@@ -36,3 +36,4 @@ void token_unref(struct token *token); // takes NULL
 void token_make(char text[TOKEN_TEXT]);
 void token_hash(const char *text, uint8_t hash[DB_TOKEN_HASH]);
 void token_make_id(char id[DB_TOKEN_ID]);
+bool auth_knows(struct api *api, const char *text); // whether it is a token of ours

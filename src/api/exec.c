@@ -18,9 +18,6 @@
 #include "sandbox/session.h"
 
 enum {
-    // Text is written with escapes, of which the longest take six bytes for one; what would grow so
-    // much is written as base64 instead.
-    ESCAPES_FREE = 16 * 1024,
     RESULT_MAX = 2 * (2 * EXEC_OUTPUT_MAX) + 8 * 1024 * 1024,
 };
 
@@ -33,25 +30,9 @@ struct run {
 
 // -- the result
 
-// Bytes that would be written as \u00XX.
-static size_t escaped(const struct buf *b)
+static void show_streams(struct json *j, const struct buf *out, const struct buf *errors)
 {
-    size_t n = 0;
-    for (size_t i = 0; i < b->len; i++) {
-        unsigned char c = (unsigned char)b->data[i];
-        n += c < 0x20 && c != '\n' && c != '\t' && c != '\r';
-    }
-    return n;
-}
-
-static bool is_text(const struct buf *b)
-{
-    return utf8_valid(b->data, b->len) && escaped(b) <= b->len / 8 + ESCAPES_FREE;
-}
-
-static void show_output(struct json *j, const struct buf *out, const struct buf *errors)
-{
-    bool text = is_text(out) && is_text(errors);
+    bool text = show_is_text(out) && show_is_text(errors);
     const struct buf *bufs[] = {out, errors};
     const char *const keys[] = {"stdout", "stderr"};
     for (int i = 0; i < 2; i++) {
@@ -68,7 +49,7 @@ static void show_output(struct json *j, const struct buf *out, const struct buf 
 static void show_result(struct json *j, const struct call *call, const struct exec_result *r)
 {
     show_end(j, &r->end, r->truncated);
-    show_output(j, r->out, r->err);
+    show_streams(j, r->out, r->err);
     if (r->truncated)
         show_bool(j, "truncated", true);
     show_ms(j, "duration", (double)(r->duration_ns / NS_PER_US) / 1000.0);

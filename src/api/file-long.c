@@ -116,8 +116,8 @@ static int read_some(struct file_long *w)
     ssize_t n = read(w->fd, at, room);
     if (n < 0 && errno == EINTR)
         return 1;
-    // All that it wrote was in the pipe when its end was told: whoever else has the pipe open in the
-    // box has nothing to say.
+    // All that it wrote was in the pipe when its end was told: whoever else has the pipe open in
+    // the box has nothing to say.
     if (n <= 0) {
         if (n == 0 || errno != EAGAIN)
             (void)uv_poll_stop(&w->poll);

@@ -23,4 +23,4 @@ struct file_long_ops {
 struct file_long *file_long_start(uv_loop_t *loop, struct sandbox *s, const struct hand_ask *ask,
                                   const struct file_long_ops *ops, void *data);
 void file_long_pause(struct file_long *work, bool paused); // no records meanwhile, or few
-void file_long_cancel(struct file_long *work); // takes NULL. Nobody is told any more
+void file_long_cancel(struct file_long *work);             // takes NULL. Nobody is told any more

@@ -151,14 +151,31 @@ void file_op_drop(struct call *call)
     free(run);
 }
 
+// What fails between two paths is told of the first, and may be about the second.
+static struct err named(const struct file_op *op, const struct err *err)
+{
+    struct err better = *err;
+    if (op->to == NULL)
+        return better;
+    if (err->sys_errno == EEXIST || err->sys_errno == ENOTEMPTY)
+        (void)hand_error(err->sys_errno, op->to, &better);
+    else if (err->sys_errno == ENOENT)
+        (void)err_set(&better, ERR_NOT_FOUND, "there is no '%.90s', or no directory for '%.90s'",
+                      op->from, op->to);
+    return better;
+}
+
 static void finish(struct call *call, const struct file_op_result *result, const struct err *err)
 {
     struct file_call *f = call->state;
     char *bytes = f->run->bytes_owned; // the result may be in it
     file_op_fn fn = f->run->fn;
+    struct err better = {0};
+    if (err != NULL)
+        better = named(f->run->op, err);
     f->run->bytes_owned = NULL;
     file_op_drop(call);
-    fn(call, result, err);
+    fn(call, result, err != NULL ? &better : NULL);
     free(bytes);
 }
 

@@ -31,8 +31,8 @@ struct file_op {
 
 struct file_op_result { // what there is of it to tell
     const struct hand_done *done;
-    const char *data;   // OP_READ, OP_STAT: done->data_len bytes
-    uint64_t n, bytes;  // OP_COPY, and OP_DELETE and OP_MOVE of trees
+    const char *data;  // OP_READ, OP_STAT: done->data_len bytes
+    uint64_t n, bytes; // OP_COPY, and OP_DELETE and OP_MOVE of trees
 };
 
 int file_op_find(const char *name, enum file_op_kind *ret, struct err *err); // "write"

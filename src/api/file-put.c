@@ -93,6 +93,16 @@ static int read_result(const struct move_result *r, const char *path, struct err
     return err_set(err, ERR_UNAVAILABLE, "the client is gone");
 }
 
+// The hand has the path since HAND_CREATE, and its answer is in words without it.
+static void on_committed(struct call *call, struct hand_answer *answer, const struct err *err)
+{
+    const struct file_call *f = call->state;
+    struct err named = {0};
+    if (err != NULL && err->sys_errno != 0)
+        (void)hand_error(err->sys_errno, f->writing->put.path, &named);
+    finish(call, answer, named.code != ERR_NONE ? &named : err);
+}
+
 static void on_moved(struct call *call, const struct move_result *result)
 {
     struct file_call *f = call->state;
@@ -113,8 +123,8 @@ static void on_moved(struct call *call, const struct move_result *result)
         give_up(call, &err);
         return;
     }
-    const struct hand_ask ask = {.type = HAND_COMMIT, .path = w->put.path, .handle = w->handle};
-    files_ask(call, &ask, finish);
+    const struct hand_ask ask = {.type = HAND_COMMIT, .handle = w->handle};
+    files_ask(call, &ask, on_committed);
 }
 
 static int move_memory(struct call *call, struct writing *w, struct err *err)

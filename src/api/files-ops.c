@@ -40,7 +40,8 @@ struct batch_call {
 #define PATH_FIELD                                                                                 \
     FIELD("path", FIELD_STRING, AT(path), .required = true, .max = FILE_PATH_MAX,                  \
           .help = "Absolute, without '.', '..' or '//'")
-#define MODE_FIELD FIELD("mode", FIELD_STRING, AT(mode), .max = 8, .help = "Octal, such as \"0644\"")
+#define MODE_FIELD                                                                                 \
+    FIELD("mode", FIELD_STRING, AT(mode), .max = 8, .help = "Octal, such as \"0644\"")
 #define PARENTS_FIELD                                                                              \
     FIELD("parents", FIELD_BOOL, AT(parents), .help = "Also the directories above it")
 #define FROM_TO_FIELDS                                                                             \

@@ -39,7 +39,8 @@ struct search_call {
               .help = "Only files whose name fits: * ? [a-z]"),                                    \
         FIELD("ignoreCase", FIELD_BOOL, AT(ignore_case), .help = "A is a; of ASCII only"),         \
         FIELD("hidden", FIELD_BOOL, AT(hidden), .help = "Also names that begin with a dot"),       \
-        FIELD("maxFileSize", FIELD_SIZE, AT(max_file), .min = 1, .help = "Larger ones are skipped")
+        FIELD("maxFileSize", FIELD_SIZE, AT(max_file), .min = 1,                                   \
+              .help = "Larger ones are skipped")
 static const struct field search_fields[] = {
     SEARCH_FIELDS,
     FIELD("text", FIELD_STRING, AT(text), .max = TEXT_MAX,

@@ -17,15 +17,15 @@ typedef void (*files_fn)(struct call *call, struct hand_answer *answer, const st
 struct file_call {
     void (*next)(struct call *call);
     files_fn on_answer;
-    struct file_long *work;  // goes with the client
-    struct writing *writing; // file_put's
-    struct op_run *run;      // file_op's
+    struct file_long *work;             // goes with the client
+    struct writing *writing;            // file_put's
+    struct op_run *run;                 // file_op's
     void (*cleanup)(struct call *call); // when it has gone so: what the state owns. May be NULL
     char path[FILE_PATH_MAX + 1];
 };
 
-// Makes the state (of `size` bytes, zeros), with the path of the route's {path*} in it. NULL when it
-// was refused and answered.
+// Makes the state (of `size` bytes, zeros), with the path of the route's {path*} in it. NULL when
+// it was refused and answered.
 void *files_new(struct call *call, size_t size);
 // Wakes the sandbox and goes on with `next`, unless the client has gone meanwhile.
 void files_wake(struct call *call, void (*next)(struct call *call));

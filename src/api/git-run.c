@@ -19,7 +19,6 @@ static const char *const settings[] = {
     "core.pager=cat",
     "core.editor=true",
     "core.sshCommand=false",
-    "core.gitProxy=",
     "core.askPass=",
     "core.alternateRefsCommand=false",
     "credential.helper=", // forgets all that were named before
@@ -64,8 +63,9 @@ static const char *const variables[] = {
 
 static bool is_ours(const char *setting)
 {
-    static const char *const names[] = {"GIT_", "SSH_ASKPASS", "HOME=", "XDG_CONFIG_HOME=", "LC_",
-                                        "LANGUAGE=", "PAGER=", "EDITOR=", "VISUAL=", "EMAIL="};
+    static const char *const names[] = {
+        "GIT_",      "SSH_ASKPASS", "HOME=",   "XDG_CONFIG_HOME=", "LC_",
+        "LANGUAGE=", "PAGER=",      "EDITOR=", "VISUAL=",          "EMAIL="};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (strncmp(setting, names[i], strlen(names[i])) == 0)
             return true;
@@ -99,20 +99,16 @@ static void add_all(struct list *list, const char *const *texts)
 // "-c filter.NAME.KEY=": no program by that name.
 static void add_filters(struct list *list, const struct buf *names, struct buf *texts)
 {
-    static const char *const forms[] = {"filter.%s.clean=", "filter.%s.smudge=",
-                                        "filter.%s.process=", "filter.%s.required=false"};
+    static const char *const forms[] = {".clean=", ".smudge=", ".process=", ".required=false"};
     static const size_t n_forms = sizeof forms / sizeof *forms;
-    const char *end = names->data + names->len;
-    size_t at = 0;
-    for (const char *name = names->data; name < end; name += strlen(name) + 1) {
+    for (size_t at = 0; at < names->len; at += strlen(names->data + at) + 1) {
         for (size_t i = 0; i < n_forms; i++) {
-            int len = snprintf(NULL, 0, forms[i], name);
-            (void)buf_printf(texts, forms[i], name);
-            (void)buf_append_char(texts, '\0');
-            at += (size_t)len + 1;
+            (void)buf_append_str(texts, "filter.");
+            (void)buf_append_str(texts, names->data + at);
+            (void)buf_append(texts, forms[i], strlen(forms[i]) + 1);
         }
     }
-    if (texts->failed != 0 || texts->len != at)
+    if (texts->failed != 0)
         list->is_full = true;
     for (const char *p = texts->data; !list->is_full && p < texts->data + texts->len;
          p += strlen(p) + 1) {
@@ -135,7 +131,7 @@ static void add_settings(struct list *list, const struct git *git)
 
 struct environment {
     char **base;
-    char identity[5][512];
+    char identity[4][512];
     struct list list;
 };
 
@@ -171,6 +167,8 @@ static void release(struct git *git)
 {
     buf_done(&git->filters);
     buf_done(&git->files);
+    free(git->problem_kept);
+    git->problem_kept = NULL;
     git->call->stop = NULL;
 }
 
@@ -221,8 +219,7 @@ static void on_exec(void *data, struct exec_result *result, const struct err *er
     if (result == NULL) {
         not_started(git, err);
     } else if (result->end.reason == END_TIMEOUT) {
-        git_fail(git,
-                 git->url[0] != '\0' ? ERROR_GIT_CLONE_FAILED : ERROR_GIT_OPERATION_FAILED,
+        git_fail(git, git->url[0] != '\0' ? ERROR_GIT_CLONE_FAILED : ERROR_GIT_OPERATION_FAILED,
                  "git took longer than %lld s and was ended%s", (long long)git->timeout_ms / 1000,
                  git->url[0] != '\0' ? "; the directory may be there in part. 'timeout' gives it "
                                        "more, 'depth' makes it less"
@@ -255,6 +252,8 @@ static void start(struct git *git, const struct list *argv, git_step_fn next)
         .stdin_len = git->input != NULL ? strlen(git->input) : 0,
         .timeout_ms = left > 1 ? left : 1,
     };
+    unsigned step = ++git->step;
+    struct call *call = call_ref(git->call); // it may be over before exec_start returns
     git->next = next;
     git->step_ended = false;
     struct exec *exec = NULL;
@@ -265,10 +264,11 @@ static void start(struct git *git, const struct list *argv, git_step_fn next)
     exec_env_free(e->base);
     buf_done(&e->list.texts);
     free(e);
-    if (exec == NULL && !git->step_ended)
+    if (exec == NULL)
         not_started(git, &err);
-    else if (!git->step_ended)
+    else if (git->step == step && !git->step_ended)
         git->exec = exec;
+    call_unref(call);
 }
 
 void git_run_tool(struct git *git, const char *const *argv, git_step_fn next)
@@ -288,7 +288,7 @@ void git_run(struct git *git, const char *const *args, git_step_fn next)
     add_settings(&list, git);
     if (git->filters.len > 0)
         add_filters(&list, &git->filters, &texts);
-    if (git->dir[0] != '\0') {
+    if (git->in_dir) {
         add(&list, "-C");
         add(&list, git->dir);
     }
@@ -392,9 +392,9 @@ static int take_entry(struct git *git, const char *entry, unsigned *identity)
     size_t len = (size_t)(dot - name);
     if (memchr(name, '=', len) != NULL)
         return -1;
-    for (const char *p = git->filters.data; p < git->filters.data + git->filters.len;
-         p += strlen(p) + 1) {
-        if (strlen(p) == len && strncmp(p, name, len) == 0)
+    for (size_t at = 0; at < git->filters.len; at += strlen(git->filters.data + at) + 1) {
+        const char *known = git->filters.data + at;
+        if (strlen(known) == len && strncmp(known, name, len) == 0)
             return 0;
     }
     (void)buf_append(&git->filters, name, len);

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "api/call.h"
+#include "egress/secret.h"
 #include "egress/url.h"
 #include "sandbox/exec.h"
 
@@ -15,8 +16,8 @@ enum {
     GIT_PATH_MAX = 2048,
     GIT_URL_MAX = 2048,
     GIT_REF_MAX = 255,
-    GIT_TIMEOUT_MS = 120 * 1000,        // of everything but a clone
-    GIT_CLONE_TIMEOUT_MS = 600 * 1000,  // unless told otherwise
+    GIT_TIMEOUT_MS = 120 * 1000,       // of everything but a clone
+    GIT_CLONE_TIMEOUT_MS = 600 * 1000, // unless told otherwise
     GIT_CLONE_TIMEOUT_MAX = 3600 * 1000,
     GIT_FILES_MAX = 10000, // of a status or diff
     GIT_SAID_MAX = 4096,   // of git's own words in an error's details
@@ -43,21 +44,26 @@ struct git {
     git_step_fn next;
     void (*then)(struct git *git); // after the steps that several have
     struct exec *exec;
+    unsigned step; // how many there were
     bool step_ended;
     int64_t start_ns, timeout_ms;
-    char dir[GIT_PATH_MAX];          // git -C
-    char rewrite[2 * GIT_URL_MAX];   // one more setting, "url.X.insteadOf=Y"; "": none
-    char index[GIT_PATH_MAX + 32];   // GIT_INDEX_FILE; "": the repository's own
-    const char *name, *email;        // of author and committer; NULL: the repository's
-    const char *input;               // standard input of the next program; NULL: none
-    struct buf filters;              // names of the repository's filter drivers, NUL after each
-    bool has_identity;               // the repository has user.name and user.email
-    struct buf files;                // git-look.c: what is changed, as JSON
+    char dir[GIT_PATH_MAX];        // of the repository
+    bool in_dir;                   // it is there: git -C
+    char rewrite[2 * GIT_URL_MAX]; // one more setting, "url.X.insteadOf=Y"; "": none
+    char index[GIT_PATH_MAX + 32]; // GIT_INDEX_FILE; "": the repository's own
+    const char *name, *email;      // of author and committer; NULL: the repository's
+    const char *input;             // standard input of the next program; NULL: none
+    struct buf filters;            // names of the repository's filter drivers, NUL after each
+    bool has_identity;             // the repository has user.name and user.email
+    // git-look.c: what is changed, as JSON; what it is compared with; how it failed
+    struct buf files;
     bool truncated;
+    const char *base;
+    struct git_problem *problem_kept;
     // what a clone is asked for and finds
     char url[GIT_URL_MAX];
-    const char *branch; // NULL: the remote's own
-    int64_t depth;      // 0: all
+    const char *branch;                     // NULL: the remote's own
+    int64_t depth;                          // 0: all
     char commit[80], head[GIT_REF_MAX + 1]; // "": none
 };
 
@@ -66,7 +72,7 @@ struct git {
 // Wakes the sandbox, then calls `first`. Takes no path or name that was not checked.
 void git_begin(struct call *call, struct git *git, void (*first)(struct git *git));
 struct git *git_new(struct call *call, git_done_fn done); // the call's state from now on
-// git with `args` (ends with NULL), in git->dir unless that is "".
+// git with `args` (ends with NULL).
 void git_run(struct git *git, const char *const *args, git_step_fn next);
 // Another program, as a tool beside it.
 void git_run_tool(struct git *git, const char *const *argv, git_step_fn next);
@@ -109,4 +115,7 @@ struct git_clone {
 int git_clone_prepare(struct git *git, const struct git_clone *clone, const struct sandbox_row *row,
                       struct git_problem *ret);
 void git_clone_run(struct git *git); // for git_begin
+// One of the sandbox's secrets whose upstream the repository is in, written to `ret`; or NULL.
+const char *git_find_secret(struct call *call, const char *url, const struct sandbox_row *row,
+                            char ret[SECRET_NAME_MAX]);
 void git_clone_show(struct json *j, const struct git *git, const struct git_problem *problem);

@@ -45,6 +45,31 @@ void handle_terminal(struct call *call);
 void handle_terminal_list(struct call *call);
 void handle_terminal_delete(struct call *call);
 
+void handle_file_get(struct call *call);
+void handle_file_put(struct call *call);
+void handle_file_remove(struct call *call);
+void handle_file_mkdir(struct call *call);
+void handle_file_move(struct call *call);
+void handle_file_copy(struct call *call);
+void handle_file_chmod(struct call *call);
+void handle_file_chown(struct call *call);
+void handle_file_delete(struct call *call);
+void handle_file_batch(struct call *call);
+void handle_file_search(struct call *call);
+void handle_file_replace(struct call *call);
+void handle_archive_get(struct call *call);
+void handle_archive_put(struct call *call);
+void handle_watch(struct call *call);
+
+void handle_git_checkout(struct call *call);
+void handle_git_status(struct call *call);
+void handle_git_diff(struct call *call);
+void handle_git_commit(struct call *call);
+
+void handle_port_open(struct call *call);
+void handle_port_list(struct call *call);
+void handle_port_close(struct call *call);
+
 void handle_secret_put(struct call *call);
 void handle_secret_list(struct call *call);
 void handle_secret_get(struct call *call);

@@ -149,6 +149,11 @@ static void put_answer(struct json *j, const struct route *r)
     json_close_object(j);
 }
 
+static bool is_about_files(const struct route *r)
+{
+    return strstr(r->pattern, "/files") != NULL;
+}
+
 static bool may_answer(const struct route *r, enum error_kind kind)
 {
     bool has_id = strchr(r->pattern, '{') != NULL;
@@ -170,8 +175,31 @@ static bool may_answer(const struct route *r, enum error_kind kind)
         return r->body != NULL;
     case ERROR_SESSION_TERMINATED:
         return strcmp(r->name, "exec") == 0;
+    case ERROR_GIT_CLONE_FAILED:
+        return strcmp(r->name, "gitCheckout") == 0;
     case ERROR_UPGRADE_REQUIRED:
         return r->status == 101;
+    case ERROR_BAD_GATEWAY:
+        return strcmp(r->name, "preview") == 0;
+    case ERROR_INVALID_TOKEN:
+    case ERROR_IS_DIRECTORY:
+    case ERROR_NOT_DIRECTORY:
+    case ERROR_PERMISSION_DENIED:
+    case ERROR_FILE_EXISTS:
+    case ERROR_GIT_AUTH_FAILED:
+    case ERROR_GIT_NETWORK_DENIED:
+    case ERROR_GIT_REPO_NOT_FOUND:
+    case ERROR_GIT_BRANCH_NOT_FOUND:
+    case ERROR_GIT_OPERATION_FAILED:
+        break; // under the status of another
+    case ERROR_NO_SPACE:
+        return is_about_files(r) && r->method != HTTP_GET && r->method != HTTP_DELETE;
+    case ERROR_PRECONDITION_FAILED:
+        return is_about_files(r) && (r->method == HTTP_GET || r->method == HTTP_PUT);
+    case ERROR_RANGE_NOT_SATISFIABLE:
+        return is_about_files(r) && r->method == HTTP_GET;
+    case ERROR_UNSUPPORTED_MEDIA_TYPE:
+        return r->flags & ROUTE_STREAM_BODY;
     case ERROR_CANNOT_START:
     case ERROR_QUOTA_EXCEEDED:
     case ERROR_REQUEST_TIMEOUT:
@@ -181,6 +209,7 @@ static bool may_answer(const struct route *r, enum error_kind kind)
     case ERROR_URI_TOO_LONG:
     case ERROR_EXPECTATION_FAILED:
     case ERROR_HEADERS_TOO_LARGE:
+    case ERROR_MISDIRECTED_REQUEST:
     case ERROR_NOT_IMPLEMENTED:
     case ERROR_KIND_MAX:
         break; // of all requests, or under the status of another

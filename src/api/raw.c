@@ -4,7 +4,8 @@
 // on the usual way.
 #include <string.h>
 
-#include "api/api.h"
+#include "api/api-internal.h"
+#include "api/preview.h"
 
 enum { SMALL_BODY = 256 * 1024 }; // collected in memory, which is faster, and keeps it simple
 
@@ -24,7 +25,9 @@ static bool begins(const char *text, const char *with)
 
 bool api_is_raw(void *data, const struct http_peek *peek)
 {
-    (void)data;
+    const struct api *api = data;
+    if (preview_is_host(api->previews, peek->host))
+        return true;
     const char *rest = behind_id(peek->target);
     if (rest == NULL)
         return false;

@@ -28,6 +28,15 @@ struct route_match route_find(enum http_method method, struct target *target)
     return route_find_in(routes, n_routes, method, target);
 }
 
+const struct route *route_of(void (*handle)(struct call *call))
+{
+    for (size_t i = 0; i < n_routes; i++) {
+        if (routes[i].handle == handle)
+            return &routes[i];
+    }
+    return NULL;
+}
+
 bool route_takes_query(const struct route *route, const char *name)
 {
     for (size_t i = 0; i < ROUTE_QUERY_MAX && route->query[i].name != NULL; i++) {

@@ -71,6 +71,7 @@ struct route_match route_find(enum http_method method, struct target *target);
 // Of any table: for tests.
 struct route_match route_find_in(const struct route *table, size_t n_table, enum http_method method,
                                  struct target *target);
+const struct route *route_of(void (*handle)(struct call *call)); // the first of that handler
 bool route_takes_query(const struct route *route, const char *name);
 const char *route_near_query(const struct route *route, const char *name); // a guess, or NULL
 // "GET, HEAD, POST, OPTIONS" of a set of methods.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Everything that can be asked, in one table. Nothing else is exposed.
 #include "api/handlers.h"
+#include "api/preview.h"
 #include "api/route.h"
 #include "api/schemas.h"
 
@@ -22,7 +23,7 @@ static const struct shape sandbox_shape = {
     "success:boolean sandboxId:string id:string slug:string status:string image:string "
     "limits:Limits labels:object userId:string network:any secrets:[string] provider:string box:integer boxes:integer "
     "sleepAfter:number keepAlive:boolean ephemeral:boolean createdAt:string updatedAt:string "
-    "lastActiveAt:string workspaceSyncedAt:string created:boolean stats:Usage"};
+    "lastActiveAt:string workspaceSyncedAt:string created:boolean git:GitClone stats:Usage"};
 static const struct shape sandboxes_shape = {"Sandboxes",
                                              "success:boolean sandboxes:[Sandbox] next:string"};
 static const struct shape stats_shape = {
@@ -58,6 +59,21 @@ static const struct shape wait_shape = {
 static const struct shape token_shape = {
     "Token", "success:boolean id:string name:string tenant:string admin:boolean rate:any "
              "createdAt:string token:string"};
+static const struct shape git_clone_shape = {
+    "GitClone", "success:boolean repoUrl:string branch:string targetDir:string commit:string "
+                "duration:number error:string error_code:string"};
+static const struct shape git_status_shape = {
+    "GitStatus", "success:boolean path:string branch:string commit:string upstream:string "
+                 "ahead:integer behind:integer clean:boolean files:[object] truncated:boolean"};
+static const struct shape git_diff_shape = {
+    "GitDiff", "success:boolean path:string files:[object] diff:string encoding:string "
+               "truncated:boolean"};
+static const struct shape git_commit_shape = {
+    "GitCommitted", "success:boolean path:string commit:string branch:string"};
+static const struct shape port_shape = {"Port", "success:boolean port:integer name:string "
+                                                "token:string url:string path:string "
+                                                "createdAt:string"};
+static const struct shape ports_shape = {"Ports", "success:boolean ports:[Port]"};
 static const struct shape secret_shape = {
     "Secret", "success:boolean name:string upstream:string header:string format:string "
               "createdAt:string updatedAt:string"};
@@ -66,14 +82,40 @@ static const struct shape tokens_shape = {"Tokens", "success:boolean tokens:[Tok
 static const struct shape tenant_shape = {
     "Tenant", "success:boolean tenant:string quotas:object createdAt:string"};
 
+static const struct shape entry_shape = {
+    "FileEntry", "name:string path:string type:string size:integer mode:string uid:integer "
+                 "gid:integer mtime:string target:string nameBase64:string pathBase64:string"};
+static const struct shape listing_shape = {
+    "FileListing", "success:boolean path:string entries:[FileEntry] next:string"};
+static const struct shape put_file_shape = {
+    "PutFile", "success:boolean path:string size:integer etag:string created:boolean"};
+static const struct shape file_op_shape = {
+    "FileDone", "success:boolean path:string from:string to:string entries:integer bytes:integer"};
+static const struct shape batch_shape = {"FileBatchResult", "success:boolean results:[object]"};
+static const struct shape match_shape = {
+    "FileMatch", "path:string line:integer column:integer text:string pathBase64:string"};
+static const struct shape matches_shape = {
+    "FileMatches", "success:boolean path:string matches:[FileMatch] truncated:boolean"};
+static const struct shape replaced_shape = {
+    "FileReplacements",
+    "success:boolean path:string files:[object] replacements:integer truncated:boolean"};
+static const struct shape unpacked_shape = {
+    "Unpacked", "success:boolean path:string entries:integer bytes:integer"};
+
 const struct shape *const shapes[] = {
-    &done_shape,      &health_shape,         &index_shape,     &limits_shape,
-    &usage_shape,     &sandbox_shape,        &sandboxes_shape, &stats_shape,
-    &event_shape,     &events_shape,         &exec_shape,      &session_shape,
-    &sessions_shape,  &session_answer_shape, &process_shape,   &process_answer_shape,
-    &processes_shape, &wait_shape,           &token_shape,     &tokens_shape,
-    &tenant_shape,    &secret_shape,         &secrets_shape,
-    &terminal_shape,  &terminals_shape,      NULL,
+    &entry_shape,          &listing_shape,        &put_file_shape,
+    &file_op_shape,        &batch_shape,          &match_shape,
+    &matches_shape,        &replaced_shape,       &unpacked_shape,
+    &done_shape,           &health_shape,         &index_shape,
+    &limits_shape,         &usage_shape,          &sandbox_shape,
+    &sandboxes_shape,      &stats_shape,          &event_shape,
+    &events_shape,         &exec_shape,           &session_shape,
+    &sessions_shape,       &session_answer_shape, &process_shape,
+    &process_answer_shape, &processes_shape,      &wait_shape,
+    &token_shape,          &tokens_shape,         &tenant_shape,
+    &secret_shape,         &secrets_shape,        &git_clone_shape,
+    &git_status_shape,     &git_diff_shape,       &git_commit_shape,
+    &terminal_shape,       &terminals_shape,      NULL,
 };
 
 // -- the routes
@@ -95,6 +137,12 @@ enum {
 #define TEXT         "text/plain"
 #define LIMIT_QUERY  QUERY("limit", "At most so many entries")
 #define FOLLOW_QUERY QUERY("follow", "1: the answer goes on as long as there is more to come")
+
+#define BYTES "application/octet-stream"
+#define LIST_QUERIES                                                                               \
+    QUERY("list", "What is in the directory"), QUERY("recursive", "And in all below it"),          \
+        QUERY("hidden", "1: also names that begin with a dot"), LIMIT_QUERY,                       \
+        QUERY("after", "The `next` of the page before"), QUERY("stat", "What the path itself is")
 
 const struct route routes[] = {
     ROUTE(HTTP_GET, "/", handle_index, ROUTE_PUBLIC, .name = "index", .summary = "What this is",
@@ -216,6 +264,99 @@ const struct route routes[] = {
     ROUTE(HTTP_DELETE, "/sandbox/{id}/terminals/{tid}", handle_terminal_delete, SANDBOX,
           .name = "deleteTerminal", .summary = "End it and all that runs in it", .status = 200,
           .answer = "It is being ended", .shape = &done_shape),
+    ROUTE(HTTP_GET, "/sandbox/{id}/files", handle_file_get, SANDBOX, .query = {LIST_QUERIES},
+          .name = "listRoot", .summary = "With ?list: what is in '/'", .status = 200,
+          .answer = "A page of entries", .shape = &listing_shape),
+    ROUTE(HTTP_GET, "/sandbox/{id}/files/{path*}", handle_file_get, SANDBOX,
+          .query = {LIST_QUERIES}, .name = "readFile",
+          .summary = "The bytes of a file (Range, If-Match, If-None-Match, If-Range); with ?list "
+                     "what is in a directory, with ?stat what the path is",
+          .status = 200, .answer = "Its bytes (206: a part); with ?list and ?stat JSON",
+          .type = BYTES),
+    ROUTE(HTTP_PUT, "/sandbox/{id}/files/{path*}", handle_file_put, SANDBOX | ROUTE_STREAM_BODY,
+          .query = {QUERY("mode", "Octal, at most 0777; that of the file there was, or 0644"),
+                    QUERY("parents", "0: directories above it must be there")},
+          .name = "writeFile",
+          .summary = "Give a file new content, all at once (If-Match, If-None-Match: *)",
+          .status = 201, .answer = "It is new (200: it was replaced)", .shape = &put_file_shape),
+    ROUTE(HTTP_DELETE, "/sandbox/{id}/files/{path*}", handle_file_remove, SANDBOX,
+          .query = {QUERY("recursive", "1: a directory with all that is in it")},
+          .name = "removeFile", .summary = "Delete a file, a link, or an empty directory",
+          .status = 200, .answer = "It is gone", .shape = &file_op_shape),
+    ROUTE(HTTP_POST, "/sandbox/{id}/files:mkdir", handle_file_mkdir, SANDBOX, &file_mkdir_schema,
+          .name = "makeDirectory", .summary = "Make a directory", .status = 200,
+          .answer = "It is there", .shape = &file_op_shape),
+    ROUTE(HTTP_POST, "/sandbox/{id}/files:move", handle_file_move, SANDBOX, &file_move_schema,
+          .name = "moveFile", .summary = "Give a file or directory another path", .status = 200,
+          .answer = "It was moved", .shape = &file_op_shape),
+    ROUTE(HTTP_POST, "/sandbox/{id}/files:copy", handle_file_copy, SANDBOX, &file_move_schema,
+          .name = "copyFile", .summary = "Copy a file, or a directory with all in it",
+          .status = 200, .answer = "It was copied", .shape = &file_op_shape),
+    ROUTE(HTTP_POST, "/sandbox/{id}/files:chmod", handle_file_chmod, SANDBOX, &file_chmod_schema,
+          .name = "changeMode", .summary = "Change who may do what with a file", .status = 200,
+          .answer = "It was changed", .shape = &file_op_shape),
+    ROUTE(HTTP_POST, "/sandbox/{id}/files:chown", handle_file_chown, SANDBOX, &file_chown_schema,
+          .name = "changeOwner", .summary = "Change whose a file is", .status = 200,
+          .answer = "It was changed", .shape = &file_op_shape),
+    ROUTE(HTTP_POST, "/sandbox/{id}/files:delete", handle_file_delete, SANDBOX, &file_delete_schema,
+          .name = "deleteFile", .summary = "Delete a file, a link, or a directory", .status = 200,
+          .answer = "It is gone", .shape = &file_op_shape),
+    ROUTE(HTTP_POST, "/sandbox/{id}/files:batch", handle_file_batch, SANDBOX, &file_batch_schema,
+          .name = "batchFiles", .summary = "Many operations, one after the other", .status = 200,
+          .answer = "A result for each that was begun", .shape = &batch_shape),
+    ROUTE(HTTP_POST, "/sandbox/{id}/files:search", handle_file_search, SANDBOX, &file_search_schema,
+          .name = "searchFiles", .summary = "Look for names and texts", .status = 200,
+          .answer = "What was found", .shape = &matches_shape),
+    ROUTE(HTTP_POST, "/sandbox/{id}/files:replace", handle_file_replace, SANDBOX,
+          &file_replace_schema, .name = "replaceInFiles",
+          .summary = "Put a text in the place of another, in all files of a tree", .status = 200,
+          .answer = "The files that were changed", .shape = &replaced_shape),
+    ROUTE(HTTP_GET, "/sandbox/{id}/archive", handle_archive_get, SANDBOX,
+          .query = {QUERY("path", "A directory, or a file")}, .name = "getArchive",
+          .summary = "A tree as a tar archive", .status = 200, .answer = "The archive",
+          .type = "application/x-tar"),
+    ROUTE(HTTP_PUT, "/sandbox/{id}/archive", handle_archive_put, SANDBOX | ROUTE_STREAM_BODY,
+          .query = {QUERY("path", "The directory to unpack it into"),
+                    QUERY("owner", "1: owners as the archive has them; else root's")},
+          .name = "putArchive", .summary = "Unpack a tar archive", .status = 200,
+          .answer = "It was unpacked", .shape = &unpacked_shape),
+    ROUTE(HTTP_GET, "/sandbox/{id}/watch", handle_watch, SANDBOX,
+          .query = {QUERY("path", "A directory, or a file"),
+                    QUERY("recursive", "0: not what is in its directories"),
+                    QUERY("include", "Only names that fit one of these, by commas: * ? [a-z]"),
+                    QUERY("exclude", "No names that fit one of these")},
+          .name = "watchFiles", .summary = "Changes of files, as server-sent events", .status = 200,
+          .answer = "Events", .type = "text/event-stream"),
+    ROUTE(HTTP_POST, "/sandbox/{id}/git/checkout", handle_git_checkout, SANDBOX | IDEMPOTENT,
+          &git_checkout_schema, .name = "gitCheckout", .summary = "Clone a repository into it",
+          .status = 200, .answer = "What was cloned, and where", .shape = &git_clone_shape),
+    ROUTE(HTTP_GET, "/sandbox/{id}/git/status", handle_git_status, SANDBOX,
+          .query = {QUERY("path", "The repository's directory; /workspace if not given")},
+          .name = "gitStatus", .summary = "Branch and changed files of a repository in it",
+          .status = 200, .answer = "What is changed", .shape = &git_status_shape),
+    ROUTE(HTTP_GET, "/sandbox/{id}/git/diff", handle_git_diff, SANDBOX,
+          .query = {QUERY("path", "The repository's directory; /workspace if not given")},
+          .name = "gitDiff", .summary = "All that is not committed, new files too, as a patch",
+          .status = 200, .answer = "The patch and its files", .shape = &git_diff_shape),
+    ROUTE(HTTP_POST, "/sandbox/{id}/git/commit", handle_git_commit, SANDBOX | IDEMPOTENT,
+          &git_commit_schema, .name = "gitCommit", .summary = "Commit what is changed",
+          .status = 200, .answer = "The commit", .shape = &git_commit_shape),
+    ROUTE(HTTP_POST, "/sandbox/{id}/ports", handle_port_open, SANDBOX, &port_schema,
+          .name = "openPort",
+          .summary = "Let others reach a port, by an address of its own; the same one is found",
+          .status = 201, .answer = "It is open (200: it was)", .shape = &port_shape),
+    ROUTE(HTTP_GET, "/sandbox/{id}/ports", handle_port_list, SANDBOX, .name = "listPorts",
+          .summary = "The ports that others may reach", .status = 200, .answer = "The ports",
+          .shape = &ports_shape),
+    ROUTE(HTTP_DELETE, "/sandbox/{id}/ports/{port}", handle_port_close, SANDBOX,
+          .name = "closePort", .summary = "Close its address and end the connections that use it",
+          .status = 200, .answer = "It is closed", .shape = &done_shape),
+    ROUTE(HTTP_GET, "/sandbox/{id}/proxy/{port}/{path*}", preview_by_path, ROUTE_ANY_QUERY,
+          .query = {QUERY("cay_token", "The port's token, instead of the API's")},
+          .name = "preview",
+          .summary = "What the program on that port answers, for any method, and WebSockets",
+          .status = 200, .answer = "The program's answer, with Content-Security-Policy: sandbox",
+          .type = "*/*"),
     ROUTE(HTTP_PUT, "/secrets/{name}", handle_secret_put, 0, &secret_schema, .name = "putSecret",
           .summary = "Store a credential for an upstream, or replace it; used at once",
           .status = 201, .answer = "It is new (200: it was replaced); never its value",

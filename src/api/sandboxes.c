@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "api/call.h"
+#include "api/git.h"
 #include "api/handlers.h"
 #include "api/network.h"
 #include "api/schemas.h"
@@ -19,6 +20,7 @@ struct settings_body {
     struct body_map env, labels;
     const char *network;
     struct body_strings secrets;
+    const char *git_url, *git_branch;
 };
 
 #define AT(member) offsetof(struct settings_body, member)
@@ -52,13 +54,16 @@ struct settings_body {
         FIELD("ephemeral", FIELD_BOOL, AT(ephemeral),                                              \
               .help = "Its disk is lost when it falls asleep"),                                    \
         FIELD("userId", FIELD_STRING, AT(user_id), .max = 256,                                     \
-              .help = "The caller's own name for whom it is for")
+              .help = "The caller's own name for whom it is for"),                                 \
+        FIELD("gitUrl", FIELD_STRING, AT(git_url), .max = GIT_URL_MAX - 1,                         \
+              .help = "A repository that a new one is to have in /workspace/NAME"),                \
+        FIELD("gitBranch", FIELD_STRING, AT(git_branch), .max = GIT_REF_MAX,                       \
+              .help = "Its branch or tag; the remote's own if not given")
 
 #define LATER(name) FIELD(name, FIELD_LATER, 0)
 #define LATER_FIELDS                                                                               \
-    LATER("languages"), LATER("ports"), LATER("gitUrl"), LATER("gitBranch"), LATER("sync"),        \
-        LATER("restore"), LATER("durable"), LATER("archiveAfter"), LATER("sharedZygote"),          \
-        LATER("snapshot"), LATER("config")
+    LATER("languages"), LATER("ports"), LATER("sync"), LATER("restore"), LATER("durable"),         \
+        LATER("archiveAfter"), LATER("sharedZygote"), LATER("snapshot"), LATER("config")
 
 static const struct field create_fields[] = {
     FIELD(
@@ -81,6 +86,8 @@ static const struct field patch_fields[] = {
     FIELD("image", FIELD_FIXED, 0),
     FIELD("ephemeral", FIELD_FIXED, 0),
     FIELD("userId", FIELD_FIXED, 0),
+    FIELD("gitUrl", FIELD_FIXED, 0),
+    FIELD("gitBranch", FIELD_FIXED, 0),
 };
 
 const struct schema create_schema = SCHEMA("CreateSandbox", struct settings_body, create_fields);
@@ -121,7 +128,9 @@ static void begin(struct json *j, struct buf *buf, const struct sandbox_row *row
     show_str(j, "sandboxId", row->id);
 }
 
-static void reply_sandbox(struct call *call, struct sandbox *s, unsigned status, bool created)
+// `git`: what was cloned into it, and how that went; NULL: nothing was to be.
+static void reply_made(struct call *call, struct sandbox *s, unsigned status, bool created,
+                       const struct git *git, const struct git_problem *problem)
 {
     struct buf buf;
     struct json j;
@@ -129,15 +138,74 @@ static void reply_sandbox(struct call *call, struct sandbox *s, unsigned status,
     show_sandbox(&j, sandbox_row(s));
     if (call->route->method != HTTP_PATCH)
         show_bool(&j, "created", created);
+    if (git != NULL) {
+        json_key(&j, "git");
+        json_open_object(&j);
+        git_clone_show(&j, git, problem);
+        json_close_object(&j);
+    }
     json_close_object(&j);
     call_reply_json(call, status, &j);
+}
+
+static void reply_sandbox(struct call *call, struct sandbox *s, unsigned status, bool created)
+{
+    reply_made(call, s, status, created, NULL, NULL);
+}
+
+// -- a repository to begin with: the sandbox is there whether or not it can be cloned
+
+static int check_git(struct call *call, const struct settings_body *b)
+{
+    struct err err = {0};
+    struct url parts;
+    char url[GIT_URL_MAX], dir[GIT_PATH_MAX];
+    if (b->git_url == NULL && b->git_branch == NULL)
+        return 0;
+    if (b->git_url == NULL)
+        (void)err_set(&err, ERR_INVALID, "gitBranch: of which repository? gitUrl is missing");
+    else if (git_check_url(b->git_url, url, &parts, &err) < 0 ||
+             git_default_dir(url, dir, &err) < 0)
+        (void)err_wrap(&err, "gitUrl");
+    else if (b->git_branch != NULL && git_check_ref(b->git_branch, &err) < 0)
+        (void)err_wrap(&err, "gitBranch");
+    if (err.code == ERR_NONE)
+        return 0;
+    call_fail(call, &err);
+    return -1;
+}
+
+static void on_cloned(struct git *git, const struct git_problem *problem)
+{
+    reply_made(git->call, git->call->sandbox, 201, true, git, problem);
+}
+
+static void clone_into(struct call *call, struct sandbox *s)
+{
+    const struct settings_body *b = call->body.values;
+    char secret[SECRET_NAME_MAX];
+    struct git_problem problem;
+    struct git *git = git_new(call, on_cloned);
+    const struct git_clone clone = {
+        .url = b->git_url,
+        .branch = b->git_branch,
+        .secret = git_find_secret(call, b->git_url, sandbox_row(s), secret),
+    };
+    call->sandbox = sandbox_ref(s);
+    if (git_clone_prepare(git, &clone, sandbox_row(s), &problem) < 0)
+        reply_made(call, s, 201, true, git, &problem);
+    else
+        git_begin(call, git, git_clone_run);
 }
 
 static void on_made(void *data, struct sandbox *s, bool created, const struct err *err)
 {
     struct call *call = data;
+    const struct settings_body *b = call->body.values;
     if (err != NULL && err->code != ERR_NONE)
         call_fail(call, err);
+    else if (created && b->git_url != NULL)
+        clone_into(call, s);
     else
         reply_sandbox(call, s, created ? 201 : 200, created);
     call_unref(call);
@@ -147,7 +215,7 @@ static void create(struct call *call, const char *id)
 {
     const struct settings_body *b = call->body.values;
     auto_network network = {0};
-    if (network_read(call, b->network, &b->secrets, &network) < 0)
+    if (check_git(call, b) < 0 || network_read(call, b->network, &b->secrets, &network) < 0)
         return;
     struct sandbox_settings settings = settings_of(b, &network);
     if (id != NULL)

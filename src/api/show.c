@@ -12,6 +12,9 @@
 enum {
     EXIT_TIMEOUT = 124,
     EXIT_BOX_LOST = 125,
+    // Text is written with escapes, of which the longest take six bytes for one; what would grow so
+    // much is written as base64 instead.
+    ESCAPES_FREE = 16 * 1024,
 };
 
 void show_str(struct json *j, const char *key, const char *text)
@@ -76,6 +79,33 @@ void show_bytes(struct json *j, const char *key, const void *data, size_t len)
         return;
     }
     json_put_base64(j, data, len);
+    show_str(j, "encoding", "base64");
+}
+
+// Bytes that would be written as \u00XX.
+static size_t escaped(const struct buf *b)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < b->len; i++) {
+        unsigned char c = (unsigned char)b->data[i];
+        n += c < 0x20 && c != '\n' && c != '\t' && c != '\r';
+    }
+    return n;
+}
+
+bool show_is_text(const struct buf *b)
+{
+    return utf8_valid(b->data, b->len) && escaped(b) <= b->len / 8 + ESCAPES_FREE;
+}
+
+void show_output(struct json *j, const char *key, const struct buf *b)
+{
+    json_key(j, key);
+    if (show_is_text(b)) {
+        json_put_strn(j, b->data, b->len);
+        return;
+    }
+    json_put_base64(j, b->data, b->len);
     show_str(j, "encoding", "base64");
 }
 

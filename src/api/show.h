@@ -20,6 +20,10 @@ void show_time_now(struct json *j, const char *key);
 // Text, or with "encoding":"base64" beside it.
 void show_bytes(struct json *j, const char *key, const void *data, size_t len);
 
+// The same for what a program wrote, which may be long: what would grow much by escapes is no text.
+void show_output(struct json *j, const char *key, const struct buf *b);
+bool show_is_text(const struct buf *b);
+
 void show_sandbox(struct json *j, const struct sandbox_row *row);
 void show_limits(struct json *j, const struct sandbox_row *row); // "limits": {...}
 void show_usage(struct json *j, const struct keeper_used *used); // its own object

@@ -5,6 +5,7 @@
 
 #include "api/auth.h"
 #include "api/call.h"
+#include "api/preview.h"
 #include "base/clock.h"
 #include "edge/sse.h"
 
@@ -126,4 +127,5 @@ void streams_end(struct api *api, const struct token *token)
         if (token == NULL || c->token == token)
             cut(c);
     }
+    previews_end_token(api->previews, token);
 }

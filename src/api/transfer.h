@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bytes being moved for a call, by the mover. The sandbox is at work meanwhile; when its box goes,
-// or the token that asked is revoked, the transfer is cut: a descriptor that is held open would keep
-// the disk of a box that has ended. On the loop's thread.
+// or the token that asked is revoked, the transfer is cut: a descriptor that is held open would
+// keep the disk of a box that has ended. On the loop's thread.
 #pragma once
 
 #include "api/call.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// GET /sandbox/{id}/watch: changes of files as server-sent events. A reader that stops makes us stop
-// reading; then changes pile up where the kernel in the box counts them, and when it drops some it
-// says so: the event "overflow".
+// GET /sandbox/{id}/watch: changes of files as server-sent events. A reader that stops makes us
+// stop reading; then changes pile up where the kernel in the box counts them, and when it drops
+// some it says so: the event "overflow".
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,7 +22,7 @@ struct watch_call {
 };
 
 static const char *const names[] = {
-    [HAND_CREATED] = "create",       [HAND_MODIFIED] = "modify",   [HAND_DELETED] = "delete",
+    [HAND_CREATED] = "create",       [HAND_MODIFIED] = "modify",  [HAND_DELETED] = "delete",
     [HAND_MOVED_FROM] = "move_from", [HAND_MOVED_TO] = "move_to", [HAND_ATTRIB] = "attrib",
 };
 

@@ -43,6 +43,10 @@ int cmd_stats(int argc, char **argv);
 int cmd_events(int argc, char **argv);
 int cmd_sleep(int argc, char **argv);
 int cmd_wake(int argc, char **argv);
+int cmd_cp(int argc, char **argv);
+int cmd_cat(int argc, char **argv);
+int cmd_write(int argc, char **argv);
+int cmd_find(int argc, char **argv);
 int cmd_rm(int argc, char **argv);
 
 // Both print "cay: <message>" as one line to standard error.

@@ -2,6 +2,7 @@
 #include "cli/http.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -19,6 +20,8 @@
 enum {
     READ_SIZE = 64 * 1024,
     REQUEST_HEAD_MAX = 64 * 1024,
+    SEND_SIZE = 256 * 1024, // of a body that is read meanwhile
+    CHUNK_HEAD = 8,
 };
 
 // -- places
@@ -216,11 +219,17 @@ static int write_head(const struct http_place *place, const struct http_call *ca
             0 ||
         add_header(head, "Authorization", call->token != NULL ? bearer : NULL, err) < 0 ||
         add_header(head, "Idempotency-Key", call->key, err) < 0 ||
+        add_header(head, "If-None-Match", call->if_none, err) < 0 ||
         add_header(head, "Last-Event-ID", call->last_event, err) < 0)
         return -1;
-    if (call->body != NULL) {
-        const char *type = call->content_type != NULL ? call->content_type : "application/json";
-        (void)buf_printf(head, "Content-Type: %s\r\nContent-Length: %zu\r\n", type, call->body_len);
+    const char *type = call->content_type != NULL ? call->content_type : "application/json";
+    if (call->body != NULL || call->read_body != NULL)
+        (void)buf_printf(head, "Content-Type: %s\r\n", type);
+    if (call->read_body != NULL && call->read_length == HTTP_UNKNOWN) {
+        (void)buf_append_str(head, "Transfer-Encoding: chunked\r\n");
+    } else if (call->body != NULL || call->read_body != NULL) {
+        (void)buf_printf(head, "Content-Length: %" PRIu64 "\r\n",
+                         call->read_body != NULL ? call->read_length : (uint64_t)call->body_len);
     } else if (strcmp(call->method, "GET") != 0) {
         (void)buf_append_str(head, "Content-Length: 0\r\n");
     }
@@ -241,6 +250,45 @@ static int send_all(int fd, const char *data, size_t len, struct err *err)
             return err_sys(err, errno, "send the request");
         data += n;
         len -= (size_t)n;
+    }
+    return 0;
+}
+
+// Whether an answer is there before all was sent: most likely it says no.
+static bool is_answered(int fd)
+{
+    struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
+    return poll(&poll_fd, 1, 0) > 0;
+}
+
+// A chunk around what lies behind the room for its size.
+static int send_chunk(int fd, char *block, size_t len, struct err *err)
+{
+    char size[CHUNK_HEAD + 1];
+    int n = snprintf(size, sizeof size, "%x\r\n", (unsigned)len & 0xfffff);
+    memcpy(block + CHUNK_HEAD - n, size, (size_t)n);
+    memcpy(block + CHUNK_HEAD + len, "\r\n", 2);
+    return send_all(fd, block + CHUNK_HEAD - n, (size_t)n + len + 2, err);
+}
+
+static int send_read(int fd, const struct http_call *call, struct err *err)
+{
+    static char block[CHUNK_HEAD + SEND_SIZE + 2];
+    bool chunked = call->read_length == HTTP_UNKNOWN;
+    for (uint64_t left = call->read_length; left > 0 && !is_answered(fd);) {
+        size_t max = left < SEND_SIZE ? (size_t)left : SEND_SIZE;
+        ssize_t n = call->read_body(call->read_data, block + CHUNK_HEAD, max, err);
+        if (n < 0)
+            return -1;
+        if (n == 0 && chunked)
+            return send_all(fd, "0\r\n\r\n", 5, err);
+        if (n == 0)
+            return err_set(err, ERR_INVALID, "what is sent became shorter meanwhile");
+        int r = chunked ? send_chunk(fd, block, (size_t)n, err)
+                        : send_all(fd, block + CHUNK_HEAD, (size_t)n, err);
+        if (r < 0)
+            return -1;
+        left -= chunked ? 0 : (uint64_t)n;
     }
     return 0;
 }
@@ -308,6 +356,8 @@ int http_call(const struct http_place *place, const struct http_call *call, stru
                (call->body != NULL && send_all(fd, call->body, call->body_len, err) < 0)) {
         return -1;
     }
+    if (call->read_body != NULL && send_read(fd, call, err) < 0)
+        return -1;
     return receive(fd, call, reply, err);
 }
 

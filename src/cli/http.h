@@ -5,6 +5,8 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
 
 #include "base/err.h"
 #include "cli/reply.h"
@@ -28,6 +30,8 @@ int http_place_socket(struct http_place *ret, const char *path, struct err *err)
 // "http://host[:port][/prefix]", "unix:/path".
 int http_place_url(struct http_place *ret, const char *url, struct err *err);
 
+#define HTTP_UNKNOWN UINT64_MAX
+
 struct http_call {
     const char *method;
     const char *target;       // "/sandbox?x=1", encoded
@@ -35,9 +39,15 @@ struct http_call {
     const char *accept;       // NULL: application/json
     const char *key;          // Idempotency-Key; NULL: none
     const char *last_event;   // Last-Event-ID; NULL: none
+    const char *if_none;      // If-None-Match; NULL: none
     const char *content_type; // NULL: application/json, where there is a body
     const void *body;         // NULL: none
     size_t body_len;
+    // A body that is read as it is sent, instead: `max` bytes at most, 0 at its end, -1 and err.
+    // Of `read_length` bytes; HTTP_UNKNOWN: it is sent in chunks. NULL: none.
+    ssize_t (*read_body)(void *data, void *bytes, size_t max, struct err *err);
+    void *read_data;
+    uint64_t read_length;
     // A descriptor that becomes readable when its caller wants to be asked, and what is called
     // then: not 0 ends the call. NULL: nobody.
     int wake_fd;

@@ -8,6 +8,7 @@
 #include <sys/random.h>
 
 #include "base/fd.h"
+#include "base/text.h"
 #include "cli/cli.h"
 #include "cli/table.h"
 
@@ -196,12 +197,22 @@ struct sorter {
     struct reply reply;
     reply_body_fn fn;
     void *data;
+    int64_t *length;
+    bool begun;
     struct buf error;
 };
 
 static int sort_body(void *data, const void *bytes, size_t len, struct err *err)
 {
     struct sorter *sorter = data;
+    const char *length = reply_header(&sorter->reply, "content-length");
+    struct err ignored;
+    uint64_t n;
+    if (!sorter->begun)
+        *sorter->length = length != NULL && parse_u64(length, 0, INT64_MAX, &n, &ignored) == 0
+                              ? (int64_t)n
+                              : -1;
+    sorter->begun = true;
     if (sorter->reply.status < 300)
         return sorter->fn(sorter->data, bytes, len, err);
     (void)buf_append(&sorter->error, bytes, len); // cut at its limit: then it is no JSON, and shown
@@ -263,10 +274,11 @@ static int server_error(struct remote *remote, const struct sorter *sorter, stru
 int remote_stream(struct remote *remote, const struct http_call *call, reply_body_fn fn, void *data,
                   enum http_broken *ret_broken, struct err *err)
 {
-    struct sorter sorter = {.fn = fn, .data = data};
+    struct sorter sorter = {.fn = fn, .data = data, .length = &remote->length};
     struct http_call with_token = *call;
     with_token.token = remote->token[0] != '\0' ? remote->token : NULL;
     remote->status = 0;
+    remote->length = -1;
     remote->error_code[0] = remote->request_id[0] = '\0';
     buf_init(&sorter.error, REMOTE_ERROR_MAX);
     reply_init(&sorter.reply, sort_body, &sorter);

@@ -55,6 +55,7 @@ struct remote {
     // the server
     struct http_place place;
     char token[REMOTE_TOKEN_MAX];
+    int64_t length; // of the body that is coming; -1: it is not known
     // of the last answer that was an error
     unsigned status;
     char error_code[REMOTE_CODE_MAX];

@@ -67,6 +67,8 @@ static const struct row rows[] = {
          "whom the server runs as; an unused id where there is no such user"),
     SECRET("token", token, "TOKEN", "the administrator's token; made on first start otherwise"),
     TEXT("cors", cors, "", "ORIGINS", "web origins that may call, separated by commas; * for all"),
+    TEXT("preview-domain", preview_domain, "localhost", "HOST[:PORT]",
+         "previews are hosts below this one; behind a proxy its own, with a wildcard"),
     ROW(KIND_LEVEL, "log-level", log_level, "info", "LEVEL", "error, warn, info or debug", ),
     ROW(KIND_BOOL, "behind-proxy", behind_proxy, "no", NULL,
         "something in front does TLS: any address may be listened on", ),
@@ -87,6 +89,10 @@ static const struct row rows[] = {
     TIME("sleep-after", sleep_after_ms, "10m", "how long a sandbox may be idle before it sleeps"),
     TIME("drain", drain_ms, "10s", "how long a stop waits for requests that run"),
     SIZE("process-log", process_log, "8m", "what is kept of each output of a process"),
+    TEXT("egress-private", egress_private, "", "NETWORKS",
+         "private networks that sandboxes may be let at, separated by commas"),
+    TEXT("egress-ca", egress_ca, "", "FILE",
+         "certificates that are trusted for the upstreams of secrets, beside the machine's"),
 };
 
 enum { N_ROWS = sizeof rows / sizeof *rows };

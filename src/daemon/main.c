@@ -4,6 +4,7 @@
 // keeper starts another one, which takes over what runs.
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <sodium.h>
 #include <stdio.h>
@@ -169,6 +170,17 @@ static int open_files(struct daemon *d, struct err *err)
     return db_open(d->db_path, &d->db, err);
 }
 
+// Settings may say "any that is free".
+static uint16_t listen_port(void)
+{
+    struct sockaddr_storage at = {0};
+    socklen_t len = sizeof at;
+    if (getsockname(FD_TCP, (struct sockaddr *)&at, &len) < 0)
+        return 0;
+    // The port is at the same place in both families.
+    return ntohs(((struct sockaddr_in *)&at)->sin_port);
+}
+
 static int serve(struct daemon *d, struct err *err)
 {
     const struct api_config api = {
@@ -178,6 +190,9 @@ static int serve(struct daemon *d, struct err *err)
         .mover = d->mover,
         .secrets = d->secrets,
         .egress = d->egress,
+        .preview_domain = d->conf.preview_domain,
+        .port = listen_port(),
+        .behind_proxy = d->conf.behind_proxy,
         .cors = d->conf.cors,
         .token = d->conf.token,
         .rate = d->conf.rate,

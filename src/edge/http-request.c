@@ -446,6 +446,26 @@ bool http_header_twice(const struct http_request *req, const char *name)
     return count.n > 1;
 }
 
+static enum MHD_Result write_header(void *cls, enum MHD_ValueKind kind, const char *name,
+                                    const char *value)
+{
+    struct buf *ret = cls;
+    (void)kind;
+    (void)buf_append_str(ret, name);
+    (void)buf_append_str(ret, ": ");
+    (void)buf_append_str(ret, value != NULL ? value : "");
+    (void)buf_append_str(ret, "\r\n");
+    return MHD_YES;
+}
+
+void http_write_head(const struct http_request *req, struct buf *ret)
+{
+    (void)buf_printf(ret, "%s %s HTTP/1.%d\r\n", req->method_name, http_target(req), !req->is_old);
+    if (req->mhd != NULL)
+        (void)MHD_get_connection_values(req->mhd, MHD_HEADER_KIND, write_header, ret);
+    (void)buf_append_str(ret, "\r\n");
+}
+
 const char *http_body(const struct http_request *req, size_t *ret_len)
 {
     if (ret_len != NULL)

@@ -72,6 +72,8 @@ const char *http_method_name(const struct http_request *req);
 const char *http_target(const struct http_request *req); // raw: "/sandbox/a%20b?x=1"
 const char *http_header(const struct http_request *req, const char *name); // NULL if there is none
 bool http_header_twice(const struct http_request *req, const char *name);
+// The head as it came (but for the space around values), for whoever hands it on.
+void http_write_head(const struct http_request *req, struct buf *ret);
 const char *http_body(const struct http_request *req,
                       size_t *ret_len); // never NULL, ends with a NUL
 bool http_is_local(const struct http_request *req);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <sodium.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -13,6 +14,8 @@
 enum { READ_SIZE = 16 * 1024 };
 
 struct carrier {
+    unsigned refs;
+    char error[160];
     int fd;
     struct tls *tls;
     void (*found)(void *data);
@@ -34,7 +37,8 @@ struct carrier *carrier_new(int fd, struct tls *tls, void (*found)(void *data), 
     struct carrier *c = calloc(1, sizeof *c);
     if (c == NULL)
         abort();
-    *c = (struct carrier){.fd = fd, .tls = tls, .found = found, .data = data, .scan = scan_new()};
+    *c = (struct carrier){
+        .refs = 2, .fd = fd, .tls = tls, .found = found, .data = data, .scan = scan_new()};
     return c;
 }
 
@@ -47,14 +51,32 @@ static void wipe(char **text, size_t *len)
     *len = 0;
 }
 
+static void unref(struct carrier *c)
+{
+    if (--c->refs == 0)
+        free(c);
+}
+
 static void carrier_close(void *stream)
 {
     struct carrier *c = stream;
+    if (c->tls != NULL)
+        (void)snprintf(c->error, sizeof c->error, "%s", tls_error(c->tls));
     tls_free(c->tls);
+    c->tls = NULL;
     scan_free(c->scan);
+    c->scan = NULL;
     wipe(&c->line, &c->line_len);
     wipe(&c->out, &c->out_len);
-    free(c);
+    unref(c);
+}
+
+void carrier_unref(struct carrier *c)
+{
+    if (c == NULL)
+        return;
+    c->found = NULL;
+    unref(c);
 }
 
 // A pair of user and password may come back decoded, and the password alone.
@@ -109,7 +131,7 @@ void carrier_arm(struct carrier *c, const struct secret *secret, bool is_head)
 
 const char *carrier_error(const struct carrier *c)
 {
-    return c->tls != NULL ? tls_error(c->tls) : "";
+    return c->tls != NULL ? tls_error(c->tls) : c->error;
 }
 
 // --- the bytes below
@@ -212,7 +234,7 @@ static ssize_t carrier_read(void *stream, void *data, size_t len)
         } else {
             c->failed = n < 0 ? (int)n : scan_put(c->scan, fresh, (size_t)n);
         }
-        if (c->failed == -EPERM)
+        if (c->failed == -EPERM && c->found != NULL)
             c->found(c->data);
     }
     sodium_memzero(fresh, sizeof fresh);

@@ -21,7 +21,7 @@ static struct conn *conn_new(struct outlet *outlet, int fd)
     if (conn == NULL)
         abort();
     *conn = (struct conn){.outlet = outlet, .client = fd, .up = -1, .next = outlet->conns};
-    buf_init(&conn->early, H1_HEAD_MAX * 2);
+    buf_init(&conn->early, EARLY_MAX);
     outlet->refs++;
     if (outlet->conns != NULL)
         outlet->conns->prev = conn;
@@ -76,9 +76,15 @@ static void reset(struct conn *conn)
 
 void conn_set_target(struct conn *conn, const char *host, uint16_t port)
 {
+    bool same = conn->has_target && conn->port == port && strcmp(conn->host, host) == 0;
+    if (conn->has_target && !same) {
+        note_end(conn->outlet, conn->host, conn->port, conn->bytes, NULL);
+        conn->bytes = 0;
+    }
     conn->has_target = true;
     conn->secret[0] = '\0';
-    (void)snprintf(conn->host, sizeof conn->host, "%s", host);
+    if (host != conn->host)
+        (void)snprintf(conn->host, sizeof conn->host, "%s", host);
     conn->port = port;
 }
 
@@ -118,11 +124,12 @@ void conn_recheck(struct conn *conn)
         conn_end(conn);
 }
 
-void conn_hop(struct conn *conn, const char *host, uint16_t port, hop_fn fn)
+void conn_hop(struct conn *conn, const char *host, uint16_t port, bool only_opened, hop_fn fn)
 {
     struct egress *egress = conn->outlet->egress;
-    conn->hop = hop_start(egress->config.loop, conn->outlet->line, &egress->rules, host, port, fn,
-                          conn);
+    struct hop_rules rules = egress->rules;
+    rules.only_opened = only_opened;
+    conn->hop = hop_start(egress->config.loop, conn->outlet->line, &rules, host, port, fn, conn);
 }
 
 void conn_note_hop(struct conn *conn, const struct err *err)
@@ -190,10 +197,10 @@ static void go(struct conn *conn, const char *host, uint16_t port)
     }
     struct sockaddr_storage address;
     conn->kind = CONN_TUNNEL;
-    conn->by_name = policy_mode(conn->outlet->policy) == POLICY_ALLOW &&
-                    policy_address(host, &address) == 0;
+    conn->by_name =
+        policy_mode(conn->outlet->policy) == POLICY_ALLOW && policy_address(host, &address) == 0;
     conn_set_target(conn, host, port);
-    conn_hop(conn, host, port, on_hop);
+    conn_hop(conn, host, port, false, on_hop);
 }
 
 static void go_transparent(struct conn *conn, struct in_addr address, uint16_t port)

@@ -7,8 +7,8 @@
 enum {
     HEADER = 12,
     FLAG_ANSWER = 0x80,
-    FLAG_RECURSE = 0x01,           // of the first flag byte
-    FLAG_RECURSION_THERE = 0x80,   // of the second
+    FLAG_RECURSE = 0x01,         // of the first flag byte
+    FLAG_RECURSION_THERE = 0x80, // of the second
     CLASS_IN = 1,
     LABEL_MAX = 63,
     NAME_MAX_BYTES = 255,
@@ -20,8 +20,8 @@ static unsigned get16(const uint8_t *at)
     return (unsigned)at[0] << 8 | at[1];
 }
 
-// The name's bytes, with lengths before its labels, as text with dots. Its length in the message, or
-// 0. A label with a dot or a NUL in it would be another name as text.
+// The name's bytes, with lengths before its labels, as text with dots. Its length in the message,
+// or 0. A label with a dot or a NUL in it would be another name as text.
 static size_t read_name(const uint8_t *data, size_t len, char text[NAME_MAX_BYTES + 1],
                         size_t *ret_text)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The few messages of DNS (RFC 1035) that a box's stub understands: one question in, one answer out.
-// Pure, no allocation, any thread.
+// The few messages of DNS (RFC 1035) that a box's stub understands: one question in, one answer
+// out. Pure, no allocation, any thread.
 #pragma once
 
 #include <netinet/in.h>
@@ -26,8 +26,8 @@ struct dns_query {
     size_t question_len; // bytes of the question, which stands behind the header of 12
 };
 
-// 0: a question for `name`. > 0: the dns_code to answer with instead (then `ret` says how much of the
-// question can be repeated). -EBADMSG: no answer at all.
+// 0: a question for `name`. > 0: the dns_code to answer with instead (then `ret` says how much of
+// the question can be repeated). -EBADMSG: no answer at all.
 int dns_parse(const uint8_t *data, size_t len, struct dns_query *ret);
 // Writes an answer to the message that was parsed; `address` (network order) where there is one.
 // Its length.

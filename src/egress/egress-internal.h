@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// For the files of this room that hold state: egress.c (all of it), outlet.c (one sandbox), conn.c (one
-// connection of a box), proxy.c (HTTP on it), borrow.c (with a secret), tunnel.c (bytes), stub.c (DNS),
-// note.c (events). All on the loop's thread.
+// For the files of this room that hold state: egress.c (all of it), outlet.c (one sandbox), conn.c
+// (one connection of a box), proxy.c (HTTP on it), borrow.c (with a secret), tunnel.c (bytes),
+// stub.c (DNS), note.c (events). All on the loop's thread.
 #pragma once
 
 #include "base/map.h"
@@ -14,10 +14,11 @@
 #include "move/move.h"
 
 enum {
-    CONNS_MAX = 256,             // of one sandbox
-    CONNS_MAX_ALL = 4096,        // of all
-    IDLE_MS = 10 * 60 * 1000,    // a connection on which nothing moves
-    DENY_TEXT_MAX = 1024,
+    CONNS_MAX = 256,            // of one sandbox
+    CONNS_MAX_ALL = 4096,       // of all
+    IDLE_MS = 10 * 60 * 1000,   // a connection on which nothing moves
+    EARLY_MAX = 256 * 1024,     // more than an exchange reads ahead
+    HEAD_MAX = 2 * H1_HEAD_MAX, // a request's head as it goes on
 };
 
 struct egress {
@@ -55,7 +56,7 @@ struct notes {
 
 struct outlet {
     struct egress *egress;
-    struct sandbox *s; // a reference
+    struct sandbox *s; // a reference, while it is bound
     char key[24];
     unsigned refs; // its own while the sandbox is bound, and one of each connection
     bool bound;
@@ -66,6 +67,7 @@ struct outlet {
     struct notes *notes;
     struct conn *conns;
     unsigned n_conns;
+    struct pace *paces;
     int tcp, udp;
     uv_poll_t *tcp_poll, *udp_poll; // free themselves
     bool accepting;
@@ -77,8 +79,8 @@ struct outlet *outlet_open(struct egress *egress, struct sandbox *s);
 void outlet_changed(struct outlet *outlet); // its settings: reads them again
 void outlet_close(struct outlet *outlet);
 void outlet_unref(struct outlet *outlet);
-void outlet_conn_ended(struct outlet *outlet); // there is room for another
-bool outlet_is_used_up(const struct outlet *outlet); // maxBytes
+void outlet_conn_ended(struct outlet *outlet);                        // there is room for another
+bool outlet_is_used_up(const struct outlet *outlet);                  // maxBytes
 bool outlet_may_use(const struct outlet *outlet, const char *secret); // is in its list
 const char *outlet_id(const struct outlet *outlet);
 
@@ -109,7 +111,7 @@ struct conn {
     bool ending;
     // Where it goes: what was decided last.
     bool has_target;
-    bool by_name; // and allowed as a name by a list: the hello must say the same
+    bool by_name;                 // and allowed as a name by a list: the hello must say the same
     char secret[SECRET_NAME_MAX]; // "": none
     char host[POLICY_HOST_MAX];
     uint16_t port;
@@ -117,11 +119,13 @@ struct conn {
     struct in_addr held; // the made-up address; 0: none
     // HTTP
     struct exchange *x;
-    const struct h1_head *head; // of the request that waits for `hop`
-    bool paced;                 // its upstream is behind a relay that keeps the rate
+    const struct h1_head *head;    // of the request that waits for `hop`
+    bool paced;                    // its upstream is behind a relay that keeps the rate
     char up_host[POLICY_HOST_MAX]; // that the exchange has open
     uint16_t up_port;
     struct carrier *carrier; // of the upstream of a secret
+    char up_prefix[256];     // and of that its path
+    bool up_tls;
     // all
     struct hop *hop;
     int client, up; // while nobody else has them
@@ -140,7 +144,7 @@ void conn_recheck(struct conn *conn);            // ends it if its policy does n
 void conn_set_target(struct conn *conn, const char *host, uint16_t port);
 // Whether the policy lets it go there. A no is noted here, a yes when the address is known.
 bool conn_decide(struct conn *conn, const char *host, uint16_t port, const char **ret_why);
-void conn_hop(struct conn *conn, const char *host, uint16_t port, hop_fn fn);
+void conn_hop(struct conn *conn, const char *host, uint16_t port, bool only_opened, hop_fn fn);
 void conn_note_hop(struct conn *conn, const struct err *err); // how that went
 // Counts what HTTP has moved. Not 0: it is enough.
 int conn_moved(void *data, uint64_t to_upstream, uint64_t to_client);
@@ -153,15 +157,24 @@ void proxy_forward(struct conn *conn, const struct buf *head, struct upstream *u
 void proxy_refuse(struct conn *conn, unsigned status, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void proxy_refuse_denied(struct conn *conn, const char *host, uint16_t port, const char *why);
-void proxy_append_fields(const struct h1_head *head, const char *without, struct buf *ret);
-// Puts a relay between that keeps the sandbox's rate, where it has one.
-int proxy_pace(struct conn *conn, int fd);
+// All that may go on, but for those in `without` (up to a NULL; may be NULL itself).
+void proxy_append_fields(const struct h1_head *head, const char *const *without, struct buf *ret);
+void proxy_refuse_hop(struct conn *conn, const struct err *err);
+
+// --- pace.c
+
+// Where the sandbox has a rate: puts a relay that keeps it between the upstream and the exchange,
+// and answers with the exchange's end. Takes the descriptor. -1: it cannot be.
+int pace_wrap(struct conn *conn, int fd);
+void paces_end(struct outlet *outlet);
 
 // --- borrow.c: http://NAME.cay/
 
 bool borrow_is_name(const char *host, char ret_name[SECRET_NAME_MAX]);
 void borrow_request(struct conn *conn, const char *name, struct h1_text path);
-int borrow_answer(struct conn *conn, const struct h1_head *head, struct buf *ret);
+void borrow_answer(struct conn *conn, const struct h1_head *head, struct buf *ret);
+// Where the upstream sends a client, as the box can follow it.
+void borrow_location(const struct conn *conn, struct h1_text value, struct buf *ret);
 
 // --- tunnel.c
 

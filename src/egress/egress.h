@@ -25,7 +25,8 @@ struct egress_config {
     int listen_fd;       // where the daemon itself is reached: no box is let there. -1: nowhere
 };
 
-// Copies the texts. To be called before the fleet tells of its first sandbox (fleet_open).
+// Does not keep the texts. To be called before the fleet tells of its first sandbox: right after
+// fleet_open.
 int egress_open(const struct egress_config *config, struct egress **ret, struct err *err);
 // Ends all connections. Before the fleet is freed and the mover closed; the loop runs once more.
 void egress_close(struct egress *egress);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the first message of a TLS client (RFC 8446, 4.1.2) as it came from a stranger: which server
-// does it ask for? Records may cut it anywhere. Pure, no allocation, any thread.
+// Reads the first message of a TLS client (RFC 8446, 4.1.2) as it came from a stranger: which
+// server does it ask for? Records may cut it anywhere. Pure, no allocation, any thread.
 #pragma once
 
 #include <stdbool.h>

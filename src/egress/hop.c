@@ -111,6 +111,9 @@ unsigned hop_filter(struct addresses *addresses, const struct hop_rules *rules, 
         const char *why;
         if (!policy_address_is_open(rules->opened, (const struct sockaddr *)a, &why)) {
             *ret_why = why;
+        } else if (rules->only_opened &&
+                   policy_address_is_open(NULL, (const struct sockaddr *)a, &why)) {
+            *ret_why = "an address to which nothing secret goes without TLS";
         } else if (is_own(rules, a, port)) {
             *ret_why = "the address of the server itself";
         } else {
@@ -279,8 +282,8 @@ struct hop *hop_start(uv_loop_t *loop, struct resolve_line *line, const struct h
     struct hop *hop = calloc(1, sizeof *hop);
     if (hop == NULL)
         abort();
-    *hop = (struct hop){
-        .loop = loop, .rules = *rules, .port = port, .fd = -1, .fn = fn, .data = data};
+    *hop =
+        (struct hop){.loop = loop, .rules = *rules, .port = port, .fd = -1, .fn = fn, .data = data};
     (void)snprintf(hop->host, sizeof hop->host, "%s", host);
     (void)uv_timer_init(loop, &hop->timer);
     hop->timer.data = hop;

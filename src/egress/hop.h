@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A connection to a host, made safely: its name is resolved here, once, every address is checked, and
-// what is connected to is one of those that were: there is no second look-up in between that could
-// answer differently. The loop's thread.
+// A connection to a host, made safely: its name is resolved here, once, every address is checked,
+// and what is connected to is one of those that were: there is no second look-up in between that
+// could answer differently. The loop's thread.
 #pragma once
 
 #include <stdint.h>
@@ -12,12 +12,13 @@
 // Which addresses may be connected to.
 struct hop_rules {
     const struct networks *opened;
+    bool only_opened;            // nothing but what the installation has opened
     struct sockaddr_storage own; // where this daemon listens (family 0: nowhere): never
 };
 
 struct hop;
-// The descriptor is connected, non-blocking and the callee's. -1 and err: ERR_DENIED where no address
-// may be connected to, ERR_UNAVAILABLE for what went wrong otherwise. Exactly once, later.
+// The descriptor is connected, non-blocking and the callee's. -1 and err: ERR_DENIED where no
+// address may be connected to, ERR_UNAVAILABLE for what went wrong otherwise. Exactly once, later.
 typedef void (*hop_fn)(void *data, int fd, const struct err *err);
 
 // `host` is canonical (policy_host), and was allowed.

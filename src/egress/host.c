@@ -268,32 +268,32 @@ struct range {
 
 // RFC 6890 and what came after it (the registries of special-purpose addresses of IANA).
 static const struct range closed_v4[] = {
-    {{0},               8,  "an address of this very machine"              },
-    {{10},              8,  "a private address"                            },
-    {{100, 64},         10, "an address of a carrier's own network"        },
-    {{127},             8,  "a loopback address"                           },
-    {{169, 254},        16, "a link-local address, as metadata services use"},
-    {{172, 16},         12, "a private address"                            },
-    {{192, 0, 0},       24, "a reserved address"                           },
-    {{192, 0, 2},       24, "an address for documentation"                 },
-    {{192, 31, 196},    24, "a reserved address"                           },
-    {{192, 52, 193},    24, "a reserved address"                           },
-    {{192, 88, 99},     24, "a reserved address"                           },
-    {{192, 168},        16, "a private address"                            },
-    {{192, 175, 48},    24, "a reserved address"                           },
-    {{198, 18},         15, "an address for benchmarks"                    },
-    {{198, 51, 100},    24, "an address for documentation"                 },
-    {{203, 0, 113},     24, "an address for documentation"                 },
-    {{224},             4,  "a multicast address"                          },
-    {{240},             4,  "a reserved address"                           },
+    {{0},            8,  "an address of this very machine"               },
+    {{10},           8,  "a private address"                             },
+    {{100, 64},      10, "an address of a carrier's own network"         },
+    {{127},          8,  "a loopback address"                            },
+    {{169, 254},     16, "a link-local address, as metadata services use"},
+    {{172, 16},      12, "a private address"                             },
+    {{192, 0, 0},    24, "a reserved address"                            },
+    {{192, 0, 2},    24, "an address for documentation"                  },
+    {{192, 31, 196}, 24, "a reserved address"                            },
+    {{192, 52, 193}, 24, "a reserved address"                            },
+    {{192, 88, 99},  24, "a reserved address"                            },
+    {{192, 168},     16, "a private address"                             },
+    {{192, 175, 48}, 24, "a reserved address"                            },
+    {{198, 18},      15, "an address for benchmarks"                     },
+    {{198, 51, 100}, 24, "an address for documentation"                  },
+    {{203, 0, 113},  24, "an address for documentation"                  },
+    {{224},          4,  "a multicast address"                           },
+    {{240},          4,  "a reserved address"                            },
 };
 
 // Inside 2000::/3, outside of which nothing is open.
 static const struct range closed_v6[] = {
-    {{0x20, 0x01, 0x00},       23, "a reserved address"          },
-    {{0x20, 0x01, 0x0d, 0xb8}, 32, "an address for documentation"},
-    {{0x26, 0x20, 0, 0x4f, 0x80}, 48, "a reserved address"       },
-    {{0x3f, 0xff},             20, "an address for documentation"},
+    {{0x20, 0x01, 0x00},          23, "a reserved address"          },
+    {{0x20, 0x01, 0x0d, 0xb8},    32, "an address for documentation"},
+    {{0x26, 0x20, 0, 0x4f, 0x80}, 48, "a reserved address"          },
+    {{0x3f, 0xff},                20, "an address for documentation"},
 };
 
 static bool in_list(const struct networks *networks, int family, const uint8_t *address)
@@ -326,7 +326,8 @@ static bool v4_is_open(const struct networks *opened, const uint8_t *address, co
     return !closed || in_list(opened, AF_INET, address);
 }
 
-// Where an IPv4 address stands in an IPv6 one that some gateway or kernel translates; NULL: nowhere.
+// Where an IPv4 address stands in an IPv6 one that some gateway or kernel translates; NULL:
+// nowhere.
 static const uint8_t *embedded_v4(const uint8_t *address)
 {
     static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};

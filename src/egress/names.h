@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The made-up addresses of one sandbox: 198.18.0.0/15, which no network routes, stands for names. A
 // name keeps its address as long as it is asked for, and as long as a connection to it is open; the
-// one that was not used for longest makes room. Which address it gets follows from the name, so that
-// after a restart of the daemon it most likely gets the same. The loop's thread.
+// one that was not used for longest makes room. Which address it gets follows from the name, so
+// that after a restart of the daemon it most likely gets the same. The loop's thread.
 #pragma once
 
 #include <netinet/in.h>

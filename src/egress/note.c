@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that asks for the same host in a loop, or for a million of them, writes neither a row each
-// nor hides what came before: the same decision is told once in a while with a count, and of all
-// together so many.
+// A program that asks for the same host in a loop, or for a million of them, writes neither a row
+// each nor hides what came before: the same decision is told once in a while with a count, and of
+// all together so many.
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 enum { WINDOW_MS = 10 * 1000, WINDOW_EVENTS = 50 };
 
 static const char *const via_names[] = {
-    [VIA_CONNECT] = "connect", [VIA_HTTP] = "http", [VIA_TRANSPARENT] = "transparent",
+    [VIA_CONNECT] = "connect", [VIA_HTTP] = "http",     [VIA_TRANSPARENT] = "transparent",
     [VIA_DNS] = "dns",         [VIA_SECRET] = "secret",
 };
 
@@ -38,7 +38,8 @@ static void tell_again(struct outlet *outlet, struct note *note)
 {
     char text[sizeof note->data + 32];
     size_t len = strlen(note->data);
-    (void)snprintf(text, sizeof text, "%.*s,\"count\":%u}", (int)(len - 1), note->data, note->again);
+    (void)snprintf(text, sizeof text, "%.*s,\"count\":%u}", (int)(len - 1), note->data,
+                   note->again);
     note->again = 0;
     tell(outlet, "egress", text);
 }

@@ -202,9 +202,12 @@ void outlet_close(struct outlet *outlet)
         next = conn->next;
         conn_end(conn);
     }
+    paces_end(outlet);
     notes_flush(outlet);
     resolve_line_free(outlet->line); // nobody asks any more
     outlet->line = NULL;
+    sandbox_unref(outlet->s); // what is still being stopped needs nothing of it
+    outlet->s = NULL;
     outlet_unref(outlet);
 }
 
@@ -214,7 +217,6 @@ void outlet_unref(struct outlet *outlet)
         return;
     policy_free(outlet->policy);
     names_free(outlet->names);
-    sandbox_unref(outlet->s);
     free(outlet->notes);
     egress_unref(outlet->egress);
     free(outlet);

@@ -359,6 +359,7 @@ static bool entry_has(const struct entry *entry, const char *host,
     return a > b + 1 && host[a - b - 1] == '.' && strcmp(host + a - b, entry->name) == 0;
 }
 
+// `port` 0: any.
 static bool is_allowed(const struct policy *policy, const char *host, uint16_t port,
                        const char **ret_why)
 {
@@ -369,7 +370,7 @@ static bool is_allowed(const struct policy *policy, const char *host, uint16_t p
         const struct entry *entry = &policy->entries[i];
         if (!entry_has(entry, host, is_address ? &address : NULL))
             continue;
-        if (port_fits(entry, port)) {
+        if (port == 0 || port_fits(entry, port)) {
             *ret_why = "in the allow list";
             return true;
         }
@@ -378,11 +379,11 @@ static bool is_allowed(const struct policy *policy, const char *host, uint16_t p
     return false;
 }
 
-bool policy_allows_host(const struct policy *policy, const char *host, uint16_t port,
-                        const char **ret_why)
+static bool allows(const struct policy *policy, const char *host, uint16_t port,
+                   const char **ret_why)
 {
     *ret_why = "no secret of that name";
-    if (port == 0 || ends_in(host, ".cay"))
+    if (ends_in(host, ".cay"))
         return false;
     switch (policy->mode) {
     case POLICY_NONE:
@@ -395,4 +396,16 @@ bool policy_allows_host(const struct policy *policy, const char *host, uint16_t 
         return true;
     }
     return false;
+}
+
+bool policy_allows_host(const struct policy *policy, const char *host, uint16_t port,
+                        const char **ret_why)
+{
+    *ret_why = "there is no port 0";
+    return port != 0 && allows(policy, host, port, ret_why);
+}
+
+bool policy_allows_name(const struct policy *policy, const char *host, const char **ret_why)
+{
+    return allows(policy, host, 0, ret_why);
 }

@@ -2,7 +2,8 @@
 // What a sandbox may reach: its `network` setting.
 //
 //     "none"                       nothing
-//     "internet"                   everything but private, link-local, metadata and other special ranges
+//     "internet"                   everything but private, link-local, metadata and other special
+//     ranges
 //     {"allow": ["api.example.com", "*.example.org:443", "203.0.113.7", "10.1.0.0/16:5432"],
 //      "maxBytes": 1073741824, "bytesPerSecond": 1048576}
 //     {"mode": "internet", "maxBytes": ...}
@@ -32,18 +33,21 @@ enum policy_mode policy_mode(const struct policy *policy);
 uint64_t policy_max_bytes(const struct policy *policy); // 0: any
 uint64_t policy_rate(const struct policy *policy);      // bytes a second; 0: any
 
-// A host name as a client wrote it becomes canonical: lower case, no trailing dot, checked (letters,
-// digits, hyphens, dots, underscores; 253 bytes). An address in any other form than dotted decimal or
-// RFC 5952 is refused ("0x7f.1", "2130706433", "127.1"), so that nobody reads it differently.
+// A host name as a client wrote it becomes canonical: lower case, no trailing dot, checked
+// (letters, digits, hyphens, dots, underscores; 253 bytes). An address in any other form than
+// dotted decimal or RFC 5952 is refused ("0x7f.1", "2130706433", "127.1"), so that nobody reads it
+// differently.
 enum { POLICY_HOST_MAX = 254 };
 int policy_host(const char *text, size_t len, char ret[POLICY_HOST_MAX], struct err *err);
 // 1 with an address, 0 when it is a name.
 int policy_address(const char *host, struct sockaddr_storage *ret);
 
-// Whether a host may be asked for at all, before it is resolved. *ret_why: a constant text that names
-// the setting.
+// Whether a host may be asked for at all, before it is resolved. *ret_why: a constant text that
+// names the setting.
 bool policy_allows_host(const struct policy *policy, const char *host, uint16_t port,
                         const char **ret_why);
+// As above with any port: whether its name may be known.
+bool policy_allows_name(const struct policy *policy, const char *host, const char **ret_why);
 // Networks that the installation opens ("127.0.0.0/8,10.0.0.0/8").
 struct networks;
 int networks_parse(const char *text, struct networks **ret, struct err *err);

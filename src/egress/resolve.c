@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thread takes the first question of the first line and puts that line at the end. What it found goes
-// into a list that the loop is woken for. libuv's own threads are not used: half of its four may
-// resolve at a time, and everything else waits behind them.
+// A thread takes the first question of the first line and puts that line at the end. What it found
+// goes into a list that the loop is woken for. libuv's own threads are not used: half of its four
+// may resolve at a time, and everything else waits behind them.
 #include "egress/resolve.h"
 
 #include <errno.h>
@@ -97,7 +97,8 @@ static void ask(struct resolve *q)
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG};
     struct addrinfo *list = NULL;
     q->gai = getaddrinfo(q->name, NULL, &hints, &list);
-    for (struct addrinfo *a = list; a != NULL && q->found.n < RESOLVE_ADDRESSES_MAX; a = a->ai_next) {
+    for (struct addrinfo *a = list; a != NULL && q->found.n < RESOLVE_ADDRESSES_MAX;
+         a = a->ai_next) {
         if (a->ai_addrlen <= sizeof q->found.list[0])
             (void)memcpy(&q->found.list[q->found.n++], a->ai_addr, a->ai_addrlen);
     }
@@ -292,7 +293,8 @@ void resolve_line_free(struct resolve_line *line)
         free(line);
 }
 
-struct resolve *resolve_start(struct resolve_line *line, const char *name, resolve_fn fn, void *data)
+struct resolve *resolve_start(struct resolve_line *line, const char *name, resolve_fn fn,
+                              void *data)
 {
     struct resolver *r = line->resolver;
     if (line->waiting >= LINE_MAX_WAITING)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names to addresses by the machine's own resolver, on a few threads. Whoever asks for many waits in a
-// line of its own, so that one sandbox whose names take long does not stop the others'. Asked,
+// Names to addresses by the machine's own resolver, on a few threads. Whoever asks for many waits
+// in a line of its own, so that one sandbox whose names take long does not stop the others'. Asked,
 // cancelled and answered on the loop's thread.
 #pragma once
 
@@ -26,7 +26,9 @@ int resolver_open(uv_loop_t *loop, struct resolver **ret, struct err *err);
 void resolver_close(struct resolver *resolver); // nothing is answered any more
 
 struct resolve_line *resolve_line_new(struct resolver *resolver);
-void resolve_line_free(struct resolve_line *line); // all of its questions were answered or cancelled
+void resolve_line_free(
+    struct resolve_line *line); // all of its questions were answered or cancelled
 // NULL: too many wait in this line.
-struct resolve *resolve_start(struct resolve_line *line, const char *name, resolve_fn fn, void *data);
+struct resolve *resolve_start(struct resolve_line *line, const char *name, resolve_fn fn,
+                              void *data);
 void resolve_cancel(struct resolve *resolve);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looks for a credential in the answers of an upstream, on their way to a box: an echo service, or an
-// error page that quotes the request, would hand it in. Bytes go in as they come from the connection
-// and come out when they can be no part of it; chunks of a body are looked at as the one text they
-// are. What looks like the beginning of the credential is held back until it is clear. One thread.
+// Looks for a credential in the answers of an upstream, on their way to a box: an echo service, or
+// an error page that quotes the request, would hand it in. Bytes go in as they come from the
+// connection and come out when they can be no part of it; chunks of a body are looked at as the one
+// text they are. What looks like the beginning of the credential is held back until it is clear.
+// One thread.
 #pragma once
 
 #include <stdbool.h>
@@ -21,9 +22,9 @@ void scan_free(struct scan *scan); // takes NULL
 void scan_add(struct scan *scan, const void *text, size_t len);
 // The next answer is one to a HEAD request: it has no body.
 void scan_request(struct scan *scan, bool is_head);
-// Takes bytes from the connection. 0, -EPERM: the credential is in them, and nothing more comes out;
-// -EBADMSG: no HTTP that could be looked through; -E2BIG.
+// Takes bytes from the connection. 0, -EPERM: the credential is in them, and nothing more comes
+// out; -EBADMSG: no HTTP that could be looked through; -E2BIG.
 int scan_put(struct scan *scan, const void *data, size_t len);
 void scan_end(struct scan *scan); // the connection has ended: what was held back is let go
 size_t scan_take(struct scan *scan, void *ret, size_t size); // bytes that may go on
-bool scan_is_empty(const struct scan *scan); // nothing to take now
+bool scan_is_empty(const struct scan *scan);                 // nothing to take now

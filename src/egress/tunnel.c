@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes between a program in a box and a host. Where the host was allowed by its name, the first bytes
-// must not ask for another one behind the same address: a TLS hello must name it, and HTTP goes
-// through an exchange that looks at every request. A host that speaks first is asked for by nobody.
+// Bytes between a program in a box and a host. Where the host was allowed by its name, the first
+// bytes must not ask for another one behind the same address: a TLS hello must name it, and HTTP
+// goes through an exchange that looks at every request. A host that speaks first is asked for by
+// nobody.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -41,9 +43,9 @@ static void relay(struct conn *conn)
         .data = conn,
     };
     conn->relay = relay_start(conn->outlet->egress->config.mover, &config, &err);
+    buf_done(&conn->early);
     if (conn->relay == NULL)
         conn_end(conn);
-    buf_done(&conn->early);
 }
 
 // --- looking at the first bytes
@@ -90,8 +92,8 @@ static void check_hello(struct conn *conn, const struct hello *hello)
 static int looks_like_http(const char *data, size_t len)
 {
     static const char *const methods[] = {
-        "GET ",   "HEAD ",  "POST ",  "PUT ",      "DELETE ",    "OPTIONS ", "PATCH ", "TRACE ",
-        "COPY ",  "MOVE ",  "LOCK ",  "UNLOCK ",   "MKCOL ",     "SEARCH ",  "MERGE ", "CONNECT ",
+        "GET ",    "HEAD ",  "POST ",  "PUT ",      "DELETE ",    "OPTIONS ", "PATCH ", "TRACE ",
+        "COPY ",   "MOVE ",  "LOCK ",  "UNLOCK ",   "MKCOL ",     "SEARCH ",  "MERGE ", "CONNECT ",
         "REPORT ", "PURGE ", "QUERY ", "PROPFIND ", "PROPPATCH ", "UPDATE ",  "LINK ",  "UNLINK ",
     };
     int verdict = 0;
@@ -108,7 +110,7 @@ static int looks_like_http(const char *data, size_t len)
 static void go_on_as_http(struct conn *conn)
 {
     struct buf early = conn->early;
-    buf_init(&conn->early, H1_HEAD_MAX * 2);
+    buf_init(&conn->early, 0);
     conn->kind = CONN_FIXED;
     proxy_start(conn, early.data, early.len);
     buf_done(&early);
@@ -119,7 +121,8 @@ static bool look(struct conn *conn)
 {
     struct hello hello;
     const struct buf *early = &conn->early;
-    switch (hello_parse((const uint8_t *)early->data, early->len, &hello)) {
+    size_t len = early->len < HELLO_MAX ? early->len : HELLO_MAX;
+    switch (hello_parse((const uint8_t *)early->data, len, &hello)) {
     case HELLO_MORE:
         return false;
     case HELLO_BAD:
@@ -169,8 +172,13 @@ static void on_client(uv_poll_t *poll, int status, int events)
 static void on_up(uv_poll_t *poll, int status, int events)
 {
     struct conn *conn = poll->data;
+    char byte;
     (void)status;
     (void)events;
+    if (recvfrom(conn->up, &byte, 1, MSG_PEEK, NULL, NULL) == 0) {
+        conn_end(conn);
+        return;
+    }
     if (conn->early.len > 0) { // it has been asked something that is not clear yet
         (void)uv_poll_stop(poll);
         return;

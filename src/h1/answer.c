@@ -77,15 +77,22 @@ static const char *reason_of(unsigned status)
     return "";
 }
 
-void exchange_write_answer(const struct exchange *x, struct buf *ret, unsigned status,
-                           const char *type, const char *body)
+void exchange_write_answer_with(const struct exchange *x, struct buf *ret, unsigned status,
+                                const char *type, const char *fields, const char *body)
 {
     size_t len = strlen(body);
     bool close = x->close_client || x->has_body;
-    (void)buf_printf(ret, "HTTP/1.1 %u %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n%s\r\n",
-                     status, reason_of(status), type, len, close ? "Connection: close\r\n" : "");
+    (void)buf_printf(ret, "HTTP/1.1 %u %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n%s%s\r\n",
+                     status, reason_of(status), type, len, fields,
+                     close ? "Connection: close\r\n" : "");
     if (!x->is_head)
         (void)buf_append(ret, body, len);
+}
+
+void exchange_write_answer(const struct exchange *x, struct buf *ret, unsigned status,
+                           const char *type, const char *body)
+{
+    exchange_write_answer_with(x, ret, status, type, "", body);
 }
 
 static void append_standard(const struct exchange *x, const struct h1_head *head, struct buf *ret)

@@ -60,6 +60,11 @@ bool exchange_upstream_is_open(const struct exchange *x)
     return x->up != NULL;
 }
 
+bool exchange_is_idle(const struct exchange *x)
+{
+    return (x->state == X_HEAD && lane_len(&x->to_up) == 0) || x->state == X_TUNNEL;
+}
+
 // --- time
 
 // Whether the client, or an upstream that takes nothing, is what everybody waits for.

@@ -78,8 +78,8 @@ bool exchange_upstream_is_open(const struct exchange *x);
 void exchange_refuse(struct exchange *x, unsigned status, const char *type, const char *body);
 // As above with a whole head and body of the owner's.
 void exchange_refuse_raw(struct exchange *x, const struct buf *answer);
-// The client's connection closes after the answer to this request, which says so. To be called
-// before the request is forwarded or refused.
+// The client's connection closes after the answer to this request. The answer says so when this is
+// called before its head was written.
 void exchange_close_after(struct exchange *x);
 // Instead of an answer: hands over the client's socket, and what was read of it behind the
 // request's head (appended to `ret_early`). The exchange is over; `closed` is not called. For
@@ -92,5 +92,10 @@ void exchange_framing(const struct exchange *x, const struct h1_head *head, stru
 // HEAD.
 void exchange_write_answer(const struct exchange *x, struct buf *ret, unsigned status,
                            const char *type, const char *body);
+// The same with fields of the owner's own, each a line with its CR LF.
+void exchange_write_answer_with(const struct exchange *x, struct buf *ret, unsigned status,
+                                const char *type, const char *fields, const char *body);
+// Between two requests, or after a 101: nobody waits for an answer.
+bool exchange_is_idle(const struct exchange *x);
 // Ends it: both sockets are closed at once, `closed` is called before it returns.
 void exchange_stop(struct exchange *x);

@@ -114,7 +114,7 @@ static int copy_file(const struct job *job, int from, const char *name, int to, 
     if (in < 0)
         return in;
     struct hand_terms terms = {
-        .flags = HAND_MODE | HAND_OWNER | (job->replace ? 0 : HAND_EXCLUSIVE),
+        .flags = HAND_MODE | HAND_OWNER | HAND_NO_FOLLOW | (job->replace ? 0 : HAND_EXCLUSIVE),
         .mode = st.st_mode & 07777,
         .uid = st.st_uid,
         .gid = st.st_gid,

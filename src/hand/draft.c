@@ -110,7 +110,8 @@ static int look(const struct hand_place *place, const struct hand_terms *terms, 
         return -EISDIR;
     if (terms->flags & HAND_EXCLUSIVE)
         return -EEXIST;
-    // A link was put there after we had followed what was there before: it is replaced.
+    if (S_ISLNK(ret->st_mode) && !(terms->flags & HAND_NO_FOLLOW))
+        return -ELOOP; // it was put there after we had followed what was there before
     if (!S_ISREG(ret->st_mode) && !S_ISLNK(ret->st_mode))
         return -EINVAL;
     if (terms->flags & HAND_ETAG_GIVEN) {

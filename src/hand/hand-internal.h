@@ -57,7 +57,9 @@ struct hand_draft {
     char temp[sizeof ".cay-" + 16]; // its name, on file systems where it must have one; or ""
 };
 struct hand_terms {
-    uint32_t flags; // of enum hand_flag: EXCLUSIVE, EXISTING, MODE, OWNER, ETAG_GIVEN
+    // EXCLUSIVE, EXISTING, MODE, OWNER, ETAG_GIVEN; with NO_FOLLOW a link that is there now is
+    // replaced, else it is ELOOP.
+    uint32_t flags;
     uint32_t mode, uid, gid;
     char etag[HAND_ETAG];
 };

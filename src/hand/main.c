@@ -187,10 +187,10 @@ void hand_main(int sock)
     for (;;) {
         struct pollfd p = {.fd = sock, .events = POLLIN};
         int n = ppoll(&p, 1, NULL, &none);
+        if (n < 0 && errno != EINTR)
+            end(1);
         report(sock);
         if (n > 0)
             receive(sock);
-        else if (n < 0 && errno != EINTR)
-            end(1);
     }
 }

@@ -54,8 +54,8 @@ static int finish(struct hand_draft *draft, const struct hand_terms *terms, stru
     return r;
 }
 
-int hand_write(const struct hand_request *req, const struct hand_texts *texts,
-               struct hand_reply *ret)
+static int try_write(const struct hand_request *req, const struct hand_texts *texts,
+                     struct hand_reply *ret)
 {
     struct hand_terms terms = terms_of(req);
     struct hand_draft draft;
@@ -66,6 +66,16 @@ int hand_write(const struct hand_request *req, const struct hand_texts *texts,
     if (r == 0)
         r = finish(&draft, &terms, ret);
     hand_draft_done(&draft);
+    return r;
+}
+
+int hand_write(const struct hand_request *req, const struct hand_texts *texts,
+               struct hand_reply *ret)
+{
+    enum { TRIES_MAX = 8 }; // links may appear under our hands; or they lead nowhere after all
+    int r = -ELOOP;
+    for (int tries = 0; r == -ELOOP && tries < TRIES_MAX; tries++)
+        r = try_write(req, texts, ret);
     return r;
 }
 
@@ -88,6 +98,7 @@ int hand_create(const struct hand_request *req, const struct hand_texts *texts,
     if (r < 0)
         return r;
     file->handle = ++last_handle;
+    file->terms.flags |= HAND_NO_FOLLOW; // the name was found: what is there in the end goes
     ret->done.handle = file->handle;
     ret->fd = file->draft.fd;
     ret->lent = true;

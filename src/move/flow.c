@@ -236,7 +236,7 @@ static void hand_on(struct flow *flow, const char *data, size_t len)
 static void hand_on_chunk(struct flow *flow, char *buffer, size_t len)
 {
     char size[CHUNK_HEAD + 1];
-    int n = snprintf(size, sizeof size, "%zx\r\n", len);
+    int n = snprintf(size, sizeof size, "%hx\r\n", (unsigned short)len);
     memcpy(buffer + CHUNK_HEAD - n, size, (size_t)n);
     memcpy(buffer + CHUNK_HEAD + len, "\r\n", CHUNK_TAIL);
     hand_on(flow, buffer + CHUNK_HEAD - n, (size_t)n + len + CHUNK_TAIL);

@@ -31,7 +31,8 @@ struct job {
     TAILQ_ENTRY(job) mine; // all that the thread has
     TAILQ_ENTRY(job) turn; // either waits for its turn or sleeps
     // Under the thread's lock.
-    bool posted; // over, and in `finished`
+    bool posted;       // over, and in `finished`
+    bool cancel_waits; // in `cancelled`
     TAILQ_ENTRY(job) started, cancelled, finished;
     // The loop's.
     struct mover *mover;

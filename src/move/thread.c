@@ -32,8 +32,10 @@ void thread_start(struct mover_thread *thread, struct job *job)
 void thread_cancel(struct mover_thread *thread, struct job *job)
 {
     pthread_mutex_lock(&thread->lock);
-    if (!job->posted)
+    if (!job->posted) {
         TAILQ_INSERT_TAIL(&thread->cancelled, job, cancelled);
+        job->cancel_waits = true;
+    }
     pthread_mutex_unlock(&thread->lock);
     poke(thread);
 }
@@ -153,6 +155,8 @@ static void post(struct mover_thread *thread, struct job *job)
     unwatch(thread, &job->ends[1]);
     TAILQ_REMOVE(&thread->jobs, job, mine);
     pthread_mutex_lock(&thread->lock);
+    if (job->cancel_waits) // it was over first; the loop knows what to do
+        TAILQ_REMOVE(&thread->cancelled, job, cancelled);
     job->posted = true;
     TAILQ_INSERT_TAIL(&thread->finished, job, finished);
     pthread_mutex_unlock(&thread->lock);
@@ -200,22 +204,21 @@ static void turn_all(struct mover_thread *thread)
 static bool take_commands(struct mover_thread *thread)
 {
     struct job_queue started = TAILQ_HEAD_INITIALIZER(started);
-    struct job_queue cancelled = TAILQ_HEAD_INITIALIZER(cancelled);
     struct job *job = NULL;
     eventfd_t n = 0;
     (void)eventfd_read(thread->wake, &n);
     pthread_mutex_lock(&thread->lock);
     TAILQ_CONCAT(&started, &thread->started, started);
-    TAILQ_CONCAT(&cancelled, &thread->cancelled, cancelled);
+    while ((job = TAILQ_FIRST(&thread->cancelled)) != NULL) {
+        TAILQ_REMOVE(&thread->cancelled, job, cancelled);
+        job->cancel_waits = false;
+        job->cancel_seen = true;
+        queue(thread, job);
+    }
     bool quits = thread->quits;
     pthread_mutex_unlock(&thread->lock);
     TAILQ_FOREACH(job, &started, started)
     begin(thread, job);
-    TAILQ_FOREACH(job, &cancelled, cancelled)
-    {
-        job->cancel_seen = true;
-        queue(thread, job);
-    }
     return !quits;
 }
 

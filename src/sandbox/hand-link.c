@@ -50,6 +50,12 @@ static bool is_long(uint16_t type)
     return type >= HAND_LIST;
 }
 
+// A watch to which nothing comes does not keep a sandbox awake.
+static bool is_work(uint16_t type)
+{
+    return type != HAND_WATCH;
+}
+
 int hand_error(int sys_errno, const char *path, struct err *err)
 {
     static const struct {
@@ -105,7 +111,8 @@ static void unlink_call(struct hand_call *call)
         if (*p == call) {
             *p = call->next;
             link->n_calls--;
-            sandbox_idle(link->s);
+            if (is_work(call->type))
+                sandbox_idle(link->s);
             return;
         }
     }
@@ -514,7 +521,8 @@ struct hand_call *hand_ask(struct sandbox *s, const struct hand_ask *ask, hand_f
     call->next = link->calls;
     link->calls = call;
     link->n_calls++;
-    sandbox_busy(s);
+    if (is_work(call->type))
+        sandbox_busy(s);
     if (link->sock >= 0 && !(link->events & UV_WRITABLE)) // else others are before it
         pump(link);
     return call;

@@ -487,7 +487,7 @@ CHECK_CASE(hostile_names)
         {"add('..', b'5'); end()",                                                  EINVAL,       "../"       },
         {"add('.'); end()",                                                         EINVAL,       "."         },
         {"add('./.'); end()",                                                       EINVAL,       "."         },
-        {"add('', b'5'); end()",                                                    EINVAL,       "."         },
+        {"add('', b'5'); end()",                                                    EINVAL,       "/"         },
         {"add('x', path='/abs'); end()",                                            EINVAL,       "/abs"      },
         {"add('x' * 300 + '/../../y'); end()",                                      EINVAL,       NULL        },
         {"add('x' * 300 + '/../../y', fmt=tarfile.GNU_FORMAT); end()",              EINVAL,       NULL        },

@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: Apache-2.0
+// Trees as tar archives. The hand writes or reads one through a pipe, the mover moves it between
+// that and the connection. Out: an answer in chunks, whose end is sent when the hand has said that
+// it did all of it; a connection that ends without is how a failure shows.
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "api/files.h"
+#include "api/handlers.h"
+#include "api/show.h"
+#include "api/transfer.h"
+#include "base/fd.h"
+
+enum {
+    HEAD_MAX = 8 * 1024,
+    STALL_MS = EDGE_IDLE_SECONDS * 1000,
+    ANSWER_MAX = 64 * 1024,
+};
+
+struct archive_call {
+    struct file_call file; // first; its path is where the tree is
+    bool owner;
+    int pipe; // from or to the hand
+    int none; // a pipe from which nothing comes, where the archive is in memory
+    // Both have to come to an end, in any order.
+    bool is_moved, is_ended;
+    bool failed;    // out: it cannot be whole any more
+    struct err err; // in: what the hand said
+    struct hand_ended ended;
+};
+
+static void close_pipes(struct archive_call *a)
+{
+    fd_close(TAKE_FD(a->pipe));
+    fd_close(TAKE_FD(a->none));
+}
+
+// -- out
+
+static void on_end_sent(struct call *call, const struct move_result *result)
+{
+    close_pipes(call->state);
+    if (result != NULL && result->why == MOVE_COMPLETE)
+        call_taken_done(call);
+    else
+        call_drop(call);
+}
+
+static void finish_out(struct call *call)
+{
+    struct archive_call *a = call->state;
+    struct err err;
+    bool chunked = call->taken != NULL && !call->taken->is_old;
+    struct move_config config = {
+        .from = a->pipe,
+        .from_offset = MOVE_NO_OFFSET,
+        .to = call->taken != NULL ? call->taken->fd : -1,
+        .to_offset = MOVE_NO_OFFSET,
+        .first = "0\r\n\r\n",
+        .first_len = 5,
+        .stall_ms = STALL_MS,
+    };
+    if (!a->failed && chunked && transfer_start(call, &config, on_end_sent, &err) == 0)
+        return;
+    close_pipes(a);
+    call_drop(call);
+}
+
+static void on_out_moved(struct call *call, const struct move_result *result)
+{
+    struct archive_call *a = call->state;
+    a->is_moved = true;
+    if (result == NULL || result->why != MOVE_COMPLETE) {
+        a->failed = true;
+        call_drop(call);
+        close_pipes(a);
+        files_cancel(call); // nobody reads it
+    } else if (a->is_ended) {
+        finish_out(call);
+    }
+}
+
+static void on_out_started(void *data, struct hand_answer *answer)
+{
+    struct call *call = data;
+    struct archive_call *a = call->state;
+    struct err err;
+    auto_buf head;
+    buf_init(&head, HEAD_MAX);
+    a->pipe = TAKE_FD(answer->fd);
+    call_add_header(call, "Content-Security-Policy", "sandbox");
+    if (call->req == NULL || call_take(call) < 0) {
+        a->failed = a->is_moved = true;
+        close_pipes(a); // whoever writes to it ends
+        return;
+    }
+    if (call->taken->is_old)
+        http_taken_head(call->taken, 200, &head);
+    else
+        call_taken_head(call, 200, "application/x-tar", UINT64_MAX, &head);
+    if (call->taken->is_old)
+        (void)buf_append_str(&head, "Content-Type: application/x-tar\r\nConnection: close\r\n\r\n");
+    call_count(call, 200);
+    struct move_config config = {
+        .from = a->pipe,
+        .from_offset = MOVE_NO_OFFSET,
+        .to = call->taken->fd,
+        .to_offset = MOVE_NO_OFFSET,
+        .length = MOVE_TO_END,
+        .first = head.data,
+        .first_len = head.len,
+        .to_chunked = !call->taken->is_old,
+        .stall_ms = STALL_MS,
+    };
+    if (transfer_start(call, &config, on_out_moved, &err) == 0)
+        return;
+    a->failed = a->is_moved = true;
+    close_pipes(a);
+}
+
+static void on_out_done(void *data, const struct hand_ended *ended, const struct err *err)
+{
+    struct call *call = data;
+    struct archive_call *a = call->state;
+    a->is_ended = true;
+    a->failed = a->failed || err != NULL || ended->sys_errno != 0;
+    if (call->req != NULL && err != NULL) // it did not begin
+        files_fail(call, err);
+    else if (a->is_moved)
+        finish_out(call);
+    files_work_over(call);
+}
+
+// What is not there is told before the answer begins.
+static void on_out_seen(struct call *call, struct hand_answer *answer, const struct err *err)
+{
+    static const struct file_long_ops ops = {.started = on_out_started, .done = on_out_done};
+    struct archive_call *a = call->state;
+    (void)answer;
+    if (err != NULL) {
+        files_fail(call, err);
+        return;
+    }
+    if (call->req == NULL)
+        return;
+    const struct hand_ask ask = {.type = HAND_TAR_OUT, .path = a->file.path};
+    files_work(call, &ask, &ops);
+}
+
+static void start_out(struct call *call)
+{
+    const struct archive_call *a = call->state;
+    const struct hand_ask ask = {.type = HAND_STAT, .path = a->file.path};
+    files_ask(call, &ask, on_out_seen);
+}
+
+// -- in
+
+static void reply_in(struct call *call)
+{
+    struct archive_call *a = call->state;
+    struct buf buf;
+    struct json j;
+    buf_init(&buf, ANSWER_MAX);
+    json_init(&j, &buf);
+    json_open_object(&j);
+    show_bool(&j, "success", true);
+    show_str(&j, "path", a->file.path);
+    show_int(&j, "entries", (int64_t)a->ended.n);
+    show_int(&j, "bytes", (int64_t)a->ended.bytes);
+    json_close_object(&j);
+    call_reply_json(call, 200, &j);
+}
+
+static void fail_in(struct call *call)
+{
+    const struct archive_call *a = call->state;
+    if (a->err.sys_errno == EBADMSG)
+        call_error(call, ERROR_INVALID_REQUEST, NULL,
+                   "the body is not a whole tar archive, or one that is not understood: %s",
+                   a->err.msg);
+    else
+        files_fail(call, &a->err);
+}
+
+static void finish_in(struct call *call)
+{
+    struct archive_call *a = call->state;
+    if (a->err.code != ERR_NONE)
+        fail_in(call);
+    else
+        reply_in(call);
+}
+
+// The hand sees the archive's end when the pipe is closed; whether it was whole it knows itself.
+static void on_in_moved(struct call *call, const struct move_result *result)
+{
+    struct archive_call *a = call->state;
+    a->is_moved = true;
+    bool whole = result != NULL && result->why == MOVE_COMPLETE;
+    if (call->taken != NULL) {
+        call->taken->keep =
+            call->taken->keep && whole && result->first_used == call->taken->early.len;
+        buf_reset(&call->taken->early);
+    }
+    if (!whole && (result == NULL || result->why != MOVE_TO_FAILED)) { // the client has gone
+        files_cancel(call);
+        close_pipes(a);
+        call_drop(call);
+        return;
+    }
+    close_pipes(a);
+    if (a->is_ended)
+        finish_in(call);
+}
+
+static int move_in(struct call *call, struct err *err)
+{
+    static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    struct archive_call *a = call->state;
+    const struct http_taken *taken = call->taken;
+    if (taken->expects && taken->early.len == 0)
+        (void)send(taken->fd, go_on, sizeof go_on - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+    struct move_config config = {
+        .from = taken->fd,
+        .from_offset = MOVE_NO_OFFSET,
+        .to = a->pipe,
+        .to_offset = MOVE_NO_OFFSET,
+        .length = taken->chunked ? MOVE_TO_END : taken->length,
+        .first = taken->early.data,
+        .first_len = taken->early.len,
+        .first_is_body = true,
+        .chunked = taken->chunked,
+        .stall_ms = STALL_MS,
+    };
+    return transfer_start(call, &config, on_in_moved, err);
+}
+
+static int move_in_memory(struct call *call, struct err *err)
+{
+    struct archive_call *a = call->state;
+    size_t len;
+    const char *body = http_body(call->req, &len);
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
+        return err_sys(err, errno, "make a pipe");
+    fd_close(ends[1]);
+    a->none = ends[0];
+    struct move_config config = {
+        .from = a->none,
+        .from_offset = MOVE_NO_OFFSET,
+        .to = a->pipe,
+        .to_offset = MOVE_NO_OFFSET,
+        .length = len,
+        .first = body,
+        .first_len = len,
+        .first_is_body = true,
+        .stall_ms = STALL_MS,
+    };
+    return transfer_start(call, &config, on_in_moved, err);
+}
+
+static void on_in_started(void *data, struct hand_answer *answer)
+{
+    struct call *call = data;
+    struct archive_call *a = call->state;
+    struct err err = {0};
+    a->pipe = TAKE_FD(answer->in_fd);
+    int r = -1;
+    if (call->req == NULL)
+        ; // nobody sends it
+    else if (!http_is_raw(call->req))
+        r = move_in_memory(call, &err);
+    else if (call_take(call) == 0)
+        r = move_in(call, &err);
+    if (r == 0)
+        return;
+    a->is_moved = true;
+    if (call->taken != NULL)
+        call->taken->keep = false;
+    close_pipes(a);
+}
+
+static void on_in_done(void *data, const struct hand_ended *ended, const struct err *err)
+{
+    struct call *call = data;
+    struct archive_call *a = call->state;
+    a->is_ended = true;
+    if (ended != NULL)
+        a->ended = *ended;
+    if (err != NULL)
+        a->err = *err;
+    else
+        (void)files_ended(ended, a->file.path, &a->err);
+    if (a->is_moved || a->pipe < 0)
+        finish_in(call);
+    files_work_over(call);
+}
+
+static void start_in(struct call *call)
+{
+    static const struct file_long_ops ops = {.started = on_in_started, .done = on_in_done};
+    const struct archive_call *a = call->state;
+    const struct hand_ask ask = {
+        .type = HAND_TAR_IN,
+        .path = a->file.path,
+        .flags = HAND_PARENTS | (a->owner ? HAND_OWNER : 0u),
+    };
+    files_work(call, &ask, &ops);
+}
+
+// -- the routes
+
+static struct archive_call *new_call(struct call *call)
+{
+    struct err err = {0};
+    const char *path = call_query(call, "path");
+    struct archive_call *a = files_new(call, sizeof *a);
+    if (a == NULL)
+        return NULL;
+    a->pipe = a->none = -1;
+    if (path == NULL) {
+        call_error(call, ERROR_INVALID_REQUEST, NULL, "?path: say which directory");
+        return NULL;
+    }
+    if (file_path_check(path, &err) < 0) {
+        (void)err_wrap(&err, "?path");
+        call_fail(call, &err);
+        return NULL;
+    }
+    (void)snprintf(a->file.path, sizeof a->file.path, "%s", path);
+    return a;
+}
+
+void handle_archive_get(struct call *call)
+{
+    if (new_call(call) == NULL)
+        return;
+    if (call->is_head)
+        call_error(call, ERROR_INVALID_REQUEST, NULL,
+                   "an archive has no HEAD: it is made as it is sent");
+    else
+        files_wake(call, start_out);
+}
+
+void handle_archive_put(struct call *call)
+{
+    const char *encoding = http_header(call->req, "Content-Encoding");
+    struct archive_call *a = new_call(call);
+    if (a == NULL || call_query_bool(call, "owner", false, &a->owner) < 0)
+        return;
+    if (encoding != NULL && strcasecmp(encoding, "identity") != 0)
+        call_error(call, ERROR_UNSUPPORTED_MEDIA_TYPE, NULL,
+                   "Content-Encoding: send the archive as it is, not compressed");
+    else
+        files_wake(call, start_in);
+}

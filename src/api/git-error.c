@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// What git says when it fails, as one of our errors. It runs with LC_ALL=C, so the words are known;
+// those that are not are told as they are.
+#include <stdio.h>
+#include <string.h>
+
+#include "api/git.h"
+
+// Its last words, without what could mean something to a terminal.
+static void take_words(const struct buf *from, char *ret, size_t size)
+{
+    size_t at = from->len > size - 1 ? from->len - (size - 1) : 0, n = 0;
+    for (; at < from->len; at++) {
+        char c = from->data[at];
+        if (c == '\r')
+            c = '\n';
+        if ((unsigned char)c >= ' ' && c != 0x7f)
+            ret[n++] = c;
+        else if (c == '\n' && n > 0 && ret[n - 1] != '\n')
+            ret[n++] = '\n';
+    }
+    while (n > 0 && ret[n - 1] == '\n')
+        n--;
+    ret[n] = '\0';
+}
+
+// The line that says why, in the message.
+static void say(struct git_problem *ret, const char *what)
+{
+    const char *line = strstr(ret->said, "fatal: ");
+    line = line != NULL ? line + 7 : ret->said;
+    (void)snprintf(ret->message, sizeof ret->message, "%s: %.*s", what, (int)strcspn(line, "\n"),
+                   line);
+}
+
+struct meaning {
+    const char *words;
+    enum error_kind kind;
+    const char *message;
+};
+
+static bool find(const struct meaning *table, size_t n, struct git_problem *ret)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (strstr(ret->said, table[i].words) == NULL)
+            continue;
+        ret->kind = table[i].kind;
+        (void)snprintf(ret->message, sizeof ret->message, "%s", table[i].message);
+        return true;
+    }
+    return false;
+}
+
+#define NO_REPO "there is no repository at repoUrl, or it is not shown to those who may not see it"
+#define NO_AUTH                                                                                    \
+    "the git server wants credentials: PUT /secrets/{name} with its upstream and format \"Basic "  \
+    "{basic}\", let the sandbox use it, and name it as 'secret'"
+#define DENIED "the sandbox's network does not allow this: its 'network' setting says what it does"
+
+void git_clone_problem(const struct git *git, const struct exec_result *result,
+                       struct git_problem *ret)
+{
+    static const struct meaning meanings[] = {
+        {"already exists and is not an empty directory", ERROR_FILE_EXISTS,
+         "targetDir is there already and is not empty"                                                                         },
+        {"Remote branch ",                               ERROR_GIT_BRANCH_NOT_FOUND, "the repository has no such branch or tag"},
+        {"from proxy after CONNECT",                     ERROR_GIT_NETWORK_DENIED,   DENIED                                    },
+        {"CONNECT tunnel failed, response 403",          ERROR_GIT_NETWORK_DENIED,   DENIED                                    },
+        {"terminal prompts disabled",                    ERROR_GIT_AUTH_FAILED,      NO_AUTH                                   },
+        {"could not read Username",                      ERROR_GIT_AUTH_FAILED,      NO_AUTH                                   },
+        {"could not read Password",                      ERROR_GIT_AUTH_FAILED,      NO_AUTH                                   },
+        {"Authentication failed",                        ERROR_GIT_AUTH_FAILED,
+         "the git server does not take these credentials"                                                                      },
+        {"returned error: 401",                          ERROR_GIT_AUTH_FAILED,      NO_AUTH                                   },
+        {"returned error: 403",                          ERROR_GIT_AUTH_FAILED,
+         "403: the git server does not allow it, or the sandbox's 'network' does not"                                          },
+        {"returned error: 404",                          ERROR_GIT_REPO_NOT_FOUND,   NO_REPO                                   },
+        {"not found",                                    ERROR_GIT_REPO_NOT_FOUND,   NO_REPO                                   },
+        {"No space left on device",                      ERROR_NO_SPACE,             "the sandbox's disk is full"              },
+        {"Disk quota exceeded",                          ERROR_NO_SPACE,             "the sandbox's disk is full"              },
+    };
+    take_words(result->err, ret->said, sizeof ret->said);
+    if (find(meanings, sizeof meanings / sizeof *meanings, ret)) {
+        if (ret->kind == ERROR_FILE_EXISTS)
+            (void)snprintf(ret->message, sizeof ret->message,
+                           "'%.200s' is there already and is not empty: say another 'targetDir'",
+                           git->dir);
+        return;
+    }
+    ret->kind = ERROR_GIT_CLONE_FAILED;
+    say(ret, "git cannot clone");
+}
+
+void git_problem(const struct git *git, const struct exec_result *result, struct git_problem *ret)
+{
+    static const struct meaning meanings[] = {
+        {"not a git repository",       ERROR_GIT_REPO_NOT_FOUND, ""                          },
+        {"cannot use bare repository", ERROR_GIT_REPO_NOT_FOUND, ""                          },
+        {"must be run in a work tree", ERROR_GIT_REPO_NOT_FOUND, ""                          },
+        {"cannot change to",           ERROR_NOT_FOUND,          ""                          },
+        {"No space left on device",    ERROR_NO_SPACE,           "the sandbox's disk is full"},
+        {"Disk quota exceeded",        ERROR_NO_SPACE,           "the sandbox's disk is full"},
+    };
+    take_words(result->err, ret->said, sizeof ret->said);
+    if (find(meanings, sizeof meanings / sizeof *meanings, ret)) {
+        if (ret->kind == ERROR_GIT_REPO_NOT_FOUND || ret->kind == ERROR_NOT_FOUND)
+            (void)snprintf(ret->message, sizeof ret->message, "there is no %s at '%.200s'",
+                           ret->kind == ERROR_NOT_FOUND ? "directory" : "git repository", git->dir);
+        return;
+    }
+    ret->kind = ERROR_GIT_OPERATION_FAILED;
+    say(ret, "git refuses");
+}

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+// http://NAME.cay/ in a box is the upstream of the secret NAME: the request goes there over TLS
+// with the credential put in (carrier.h), the answer comes back. The box never sees more than the
+// name.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/fd.h"
+#include "egress/egress-internal.h"
+
+bool borrow_is_name(const char *host, char ret_name[SECRET_NAME_MAX])
+{
+    static const char suffix[] = ".cay";
+    size_t len = strlen(host), cut = sizeof suffix - 1;
+    if (len <= cut || len - cut >= SECRET_NAME_MAX || strcmp(host + len - cut, suffix) != 0)
+        return false;
+    char name[SECRET_NAME_MAX] = "";
+    (void)memcpy(name, host, len - cut);
+    if (!secret_name_valid(name))
+        return false;
+    (void)memcpy(ret_name, name, sizeof name);
+    return true;
+}
+
+// --- the way there
+
+static int hex(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c |= 0x20;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+// One character of a path, which may be written %2e.
+static char next_char(const char **at, const char *end)
+{
+    const char *p = *at;
+    if (*p == '%' && end - p >= 3 && hex(p[1]) >= 0 && hex(p[2]) >= 0) {
+        *at = p + 3;
+        return (char)(hex(p[1]) * 16 + hex(p[2]));
+    }
+    *at = p + 1;
+    return *p;
+}
+
+// Whether a segment is "..", however it is written: it would lead out of the upstream's path.
+static bool climbs(struct h1_text path)
+{
+    const char *at = path.at, *end = path.at + path.len;
+    unsigned dots = 0;
+    bool other = false;
+    while (at < end && *at != '?' && *at != '#') {
+        char c = next_char(&at, end);
+        if (c == '/' || c == '\\') {
+            if (dots == 2 && !other)
+                return true;
+            dots = 0;
+            other = false;
+        } else if (c == '.') {
+            dots++;
+        } else {
+            other = true;
+        }
+    }
+    return dots == 2 && !other;
+}
+
+static void append_host(const struct secret *secret, struct buf *ret)
+{
+    bool v6 = strchr(secret->upstream_host, ':') != NULL;
+    (void)buf_printf(ret, "%s%s%s", v6 ? "[" : "", secret->upstream_host, v6 ? "]" : "");
+    if (secret->upstream_port != (secret->tls ? 443 : 80))
+        (void)buf_printf(ret, ":%u", secret->upstream_port);
+}
+
+static struct h1_text path_of(const struct conn *conn)
+{
+    struct h1_text target = conn->head->target;
+    if (target.len > 0 && target.at[0] == '/')
+        return target;
+    const char *at = target.at + strlen("http://"), *end = target.at + target.len;
+    while (at < end && *at != '/' && *at != '?' && *at != '#')
+        at++;
+    return (struct h1_text){at, (size_t)(end - at)};
+}
+
+// The credential is not in it: the carrier puts it behind the first line.
+static void forward(struct conn *conn, const struct secret *secret, struct upstream *up)
+{
+    auto_buf head;
+    const struct h1_head *request = conn->head;
+    struct h1_text path = path_of(conn);
+    // What is not encoded can be looked through.
+    const char *const without[] = {"Host", secret->header, "Accept-Encoding",
+                                   "Sec-WebSocket-Extensions", NULL};
+    buf_init(&head, HEAD_MAX);
+    (void)buf_append(&head, request->method.at, request->method.len);
+    (void)buf_printf(&head, " %s", secret->upstream_prefix);
+    if (path.len == 0 || path.at[0] != '/')
+        (void)buf_append_char(&head, '/');
+    (void)buf_append(&head, path.at, path.len);
+    (void)buf_append_str(&head, " HTTP/1.1\r\nHost: ");
+    append_host(secret, &head);
+    (void)buf_append_str(&head, "\r\nAccept-Encoding: identity\r\n");
+    proxy_append_fields(request, without, &head);
+    exchange_framing(conn->x, request, &head);
+    (void)buf_append_str(&head, "\r\n");
+    carrier_arm(conn->carrier, secret, h1_same(request->method, "HEAD"));
+    proxy_forward(conn, &head, up);
+}
+
+static void on_found(void *data)
+{
+    struct conn *conn = data;
+    note_decision(conn->outlet, conn->host, conn->port, false,
+                  "the answer has the credential in it: it was cut off", VIA_SECRET);
+}
+
+static void forward_to(struct conn *conn, const struct secret *secret, int fd)
+{
+    struct upstream up = {.fd = pace_wrap(conn, fd), .ops = &carrier_ops};
+    struct tls *tls = NULL;
+    if (up.fd >= 0 && secret->tls)
+        tls = tls_new(conn->outlet->egress->tls, up.fd, secret->upstream_host);
+    if (up.fd < 0 || (secret->tls && tls == NULL)) {
+        fd_close(up.fd);
+        proxy_refuse(conn, 503, "cay: no connection to the upstream of this secret can be made\n");
+        return;
+    }
+    carrier_unref(conn->carrier);
+    conn->carrier = carrier_new(up.fd, tls, on_found, conn);
+    up.stream = conn->carrier;
+    (void)snprintf(conn->up_host, sizeof conn->up_host, "%s", secret->upstream_host);
+    (void)snprintf(conn->up_prefix, sizeof conn->up_prefix, "%s", secret->upstream_prefix);
+    conn->up_port = secret->upstream_port;
+    conn->up_tls = secret->tls;
+    forward(conn, secret, &up);
+}
+
+// 1, or it was refused.
+static int get(struct conn *conn, const char *name, struct secret *ret)
+{
+    struct egress *egress = conn->outlet->egress;
+    struct err err = {0};
+    int64_t tenant = sandbox_row(conn->outlet->s)->tenant;
+    int r = egress->config.secrets != NULL
+                ? secrets_get(egress->config.secrets, tenant, name, ret, &err)
+                : 0;
+    if (r == 0)
+        proxy_refuse(conn, 404, "cay: there is no secret '%s'. To make it: PUT /secrets/%s\n", name,
+                     name);
+    else if (r < 0)
+        proxy_refuse(conn, 502, "cay: the secret '%s' cannot be read\n", name);
+    return r;
+}
+
+static void on_hop(void *data, int fd, const struct err *err)
+{
+    struct conn *conn = data;
+    auto_fd up = fd;
+    struct secret secret;
+    conn->hop = NULL;
+    conn_note_hop(conn, err);
+    if (up < 0) {
+        proxy_refuse_hop(conn, err);
+        return;
+    }
+    if (get(conn, conn->secret, &secret) != 1)
+        return;
+    // It was changed meanwhile?
+    if (strcmp(secret.upstream_host, conn->up_host) != 0 || secret.upstream_port != conn->up_port)
+        proxy_refuse(conn, 503, "cay: the secret has just been changed: try again\n");
+    else
+        forward_to(conn, &secret, TAKE_FD(up));
+    secret_done(&secret);
+}
+
+static bool up_is_for(const struct conn *conn, const struct secret *secret, bool same_secret)
+{
+    return same_secret && conn->carrier != NULL && exchange_upstream_is_open(conn->x) &&
+           conn->up_port == secret->upstream_port && conn->up_tls == secret->tls &&
+           strcmp(conn->up_host, secret->upstream_host) == 0;
+}
+
+static bool may_go(struct conn *conn, const char *host, const char *name, struct h1_text path)
+{
+    struct outlet *outlet = conn->outlet;
+    if (!outlet_may_use(outlet, name)) {
+        note_decision(outlet, host, 80, false, "not in the sandbox's secrets", VIA_SECRET);
+        proxy_refuse(conn, 403,
+                     "cay: this sandbox may not use the secret '%s'.\nTo allow it: PATCH "
+                     "/sandbox/%s {\"secrets\": [\"%s\"]}\n",
+                     name, outlet_id(outlet), name);
+    } else if (outlet_is_used_up(outlet)) {
+        note_decision(outlet, host, 80, false, "network.maxBytes is used up", VIA_SECRET);
+        proxy_refuse(conn, 403, "cay: this sandbox has used up its network.maxBytes\n");
+    } else if (h1_same(conn->head->method, "TRACE")) {
+        proxy_refuse(conn, 405, "cay: TRACE would answer with the secret\n");
+    } else if (climbs(path)) {
+        proxy_refuse(conn, 400, "cay: a path to a secret's upstream has no '..'\n");
+    } else {
+        return true;
+    }
+    return false;
+}
+
+void borrow_request(struct conn *conn, const char *name, struct h1_text path)
+{
+    char host[POLICY_HOST_MAX];
+    struct secret secret;
+    bool same_secret = strcmp(conn->secret, name) == 0;
+    (void)snprintf(host, sizeof host, "%s.cay", name);
+    conn->via = VIA_SECRET;
+    if (!may_go(conn, host, name, path) || get(conn, name, &secret) != 1)
+        return;
+    conn_set_target(conn, host, 80);
+    (void)snprintf(conn->secret, sizeof conn->secret, "%s", name);
+    if (up_is_for(conn, &secret, same_secret)) {
+        conn_note_hop(conn, NULL);
+        forward(conn, &secret, NULL);
+    } else {
+        (void)snprintf(conn->up_host, sizeof conn->up_host, "%s", secret.upstream_host);
+        conn->up_port = secret.upstream_port;
+        conn_hop(conn, secret.upstream_host, secret.upstream_port, !secret.tls, on_hop);
+    }
+    secret_done(&secret);
+}
+
+// --- the way back
+
+// Cuts "https://host:port" off the front, if it is the upstream's.
+static bool cut_origin(const struct conn *conn, struct h1_text *text)
+{
+    char origin[POLICY_HOST_MAX + 32];
+    bool v6 = strchr(conn->up_host, ':') != NULL;
+    int n = snprintf(origin, sizeof origin, "%s://%s%s%s", conn->up_tls ? "https" : "http",
+                     v6 ? "[" : "", conn->up_host, v6 ? "]" : "");
+    size_t len = (size_t)n;
+    if (text->len < len || strncasecmp(text->at, origin, len) != 0)
+        return false;
+    struct h1_text rest = {text->at + len, text->len - len};
+    if (rest.len > 0 && rest.at[0] == ':') {
+        n = snprintf(origin, sizeof origin, ":%u", conn->up_port);
+        if (rest.len < (size_t)n || memcmp(rest.at, origin, (size_t)n) != 0)
+            return false;
+        rest.at += n;
+        rest.len -= (size_t)n;
+    } else if (conn->up_port != (conn->up_tls ? 443 : 80)) {
+        return false;
+    }
+    if (rest.len > 0 && strchr("/?#", rest.at[0]) == NULL)
+        return false;
+    *text = rest;
+    return true;
+}
+
+static bool cut_prefix(const struct conn *conn, struct h1_text *path)
+{
+    size_t len = strlen(conn->up_prefix);
+    if (path->len < len || memcmp(path->at, conn->up_prefix, len) != 0)
+        return false;
+    if (len > 0 && path->len > len && strchr("/?#", path->at[len]) == NULL)
+        return false;
+    path->at += len;
+    path->len -= len;
+    return true;
+}
+
+void borrow_location(const struct conn *conn, struct h1_text value, struct buf *ret)
+{
+    struct h1_text path = value;
+    bool relative = value.len > 0 && value.at[0] == '/' && !(value.len > 1 && value.at[1] == '/');
+    if ((relative || cut_origin(conn, &path)) && cut_prefix(conn, &path)) {
+        (void)buf_printf(ret, "http://%s.cay", conn->secret);
+        if (path.len == 0 || path.at[0] != '/')
+            (void)buf_append_char(ret, '/');
+        (void)buf_append(ret, path.at, path.len);
+        return;
+    }
+    // Beside the upstream's path: the box may go there by itself, with nothing of ours.
+    if (relative)
+        (void)buf_printf(ret, "%s://%s:%u", conn->up_tls ? "https" : "http", conn->up_host,
+                         conn->up_port);
+    else if (value.len > 1 && value.at[0] == '/')
+        (void)buf_append_str(ret, conn->up_tls ? "https:" : "http:");
+    (void)buf_append(ret, value.at, value.len);
+}
+
+void borrow_answer(struct conn *conn, const struct h1_head *head, struct buf *ret)
+{
+    static const char *const without[] = {"Location", "Alt-Svc", NULL};
+    const struct h1_field *location = h1_find(head, "Location");
+    proxy_append_fields(head, without, ret);
+    if (location == NULL)
+        return;
+    (void)buf_append_str(ret, "Location: ");
+    borrow_location(conn, location->value, ret);
+    (void)buf_append_str(ret, "\r\n");
+}
