@@ -221,7 +221,7 @@ bool exchange_take_answer(struct exchange *x)
 
 // --- bodies
 
-// Each chunk's end is written with the next one's beginning.
+// All that has come is one chunk.
 static bool into_chunks(struct exchange *x)
 {
     struct lane *lane = &x->to_client;
@@ -229,15 +229,15 @@ static bool into_chunks(struct exchange *x)
     bool ends = x->up == NULL || x->up->eof;
     if (lane->ready > 0 || (len == 0 && !ends) || x->answer_body.done)
         return false;
-    const char *before = x->chunk_open ? "\r\n" : "";
     if (len > 0) {
-        (void)buf_printf(&lane->lead, "%s%zx\r\n", before, len);
-        lane->ready = len;
-        x->chunk_open = true;
+        (void)buf_printf(&lane->lead, "%zx\r\n", len);
+        memcpy(lane->data + lane->end, "\r\n", CHUNK_END);
+        lane->end += CHUNK_END;
+        lane->ready = len + CHUNK_END;
     } else if (x->up_errno != 0) {
         exchange_fail(x, x->up_errno, NULL);
     } else {
-        (void)buf_printf(&lane->lead, "%s0\r\n\r\n", before);
+        (void)buf_append_str(&lane->lead, "0\r\n\r\n");
         x->answer_body.done = true;
     }
     return true;

@@ -11,6 +11,7 @@
 
 enum {
     LANE_SIZE = 64 * 1024,
+    CHUNK_END = 2,          // there is always room behind that for the end of a chunk
     LEAD_MAX = 64 * 1024,   // a head, or an answer of the owner's
     INTERIM_MAX = 32,       // 1xx answers to one request
     ROUNDS_MAX = 32,        // of reading and writing for one exchange before others have their turn
@@ -116,7 +117,6 @@ struct exchange {
     unsigned n_interim;
     int up_errno; // the first that went wrong with it
     enum exchange_convert convert;
-    bool chunk_open;                 // of INTO_CHUNKS: the end of a chunk is due
     bool is_head, is_safe, has_body; // of the request; is_safe: asking twice is no harm
     bool client_old;                 // HTTP/1.0
     bool close_client;               // after this answer

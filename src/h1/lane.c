@@ -38,20 +38,20 @@ void lane_shrink(struct lane *lane)
 size_t lane_room(struct lane *lane, char **ret_at)
 {
     if (lane->data == NULL) {
-        lane->data = malloc(lane->cap);
+        lane->data = malloc(lane->cap + CHUNK_END);
         if (lane->data == NULL)
             abort(); // small and fixed
     }
     if (lane->start == lane->end)
         lane->start = lane->end = 0;
     // What is held is pointed into: it does not move.
-    if (lane->end == lane->cap && lane->start > 0 && lane->held == 0) {
+    if (lane->end >= lane->cap && lane->start > 0 && lane->held == 0) {
         memmove(lane->data, lane->data + lane->start, lane_len(lane));
         lane->end -= lane->start;
         lane->start = 0;
     }
     *ret_at = lane->data + lane->end;
-    return lane->cap - lane->end;
+    return lane->end < lane->cap ? lane->cap - lane->end : 0;
 }
 
 void lane_skip(struct lane *lane, size_t n)

@@ -13,7 +13,6 @@ static void begin_request(struct exchange *x)
     x->n_interim = 0;
     x->up_errno = 0;
     x->convert = AS_IT_IS;
-    x->chunk_open = false;
     x->begun = x->reused = x->retried = false;
     x->client_old = h->minor == 0;
     x->close_client = h->close;

@@ -18,7 +18,7 @@
 #include "hand/hand-internal.h"
 
 enum {
-    LEVELS_MAX = HAND_PATH_MAX / 2, // no path is deeper
+    LEVELS_MAX = HAND_PATH_MAX / 2 + 1, // no path is deeper
     OPEN_MAX_LEVEL = 32,
     KEEP_MIN = 1024,
 };
@@ -213,6 +213,10 @@ static int descend(void)
     struct level *level = &w.levels[w.depth];
     const char *name = strrchr(w.path, '/');
     w.enter = false;
+    if (w.depth + 1 >= LEVELS_MAX) {
+        miss(ENAMETOOLONG);
+        return 0;
+    }
     int fd = hand_open_beneath(level->fd, name != NULL ? name + 1 : w.path, O_RDONLY | O_DIRECTORY);
     if (fd < 0) {
         if (fd != -ENOENT && fd != -ENOTDIR && fd != -ELOOP)

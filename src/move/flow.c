@@ -17,7 +17,8 @@
 
 enum {
     SLICE_BYTES = 1024 * 1024, // of a file, in one call
-    AHEAD_BYTES = 2 * 1024 * 1024,
+    AHEAD_BYTES = 8 * 1024 * 1024,
+    AHEAD_STEP = 1024 * 1024,
     PUZZLED_MAX = 8,
     SMALL_BYTES = BUFFER_BYTES, // known to be no more: a buffer does it in one go
     CHUNK_HEAD = 8,             // at most: a size in hexadecimal and CRLF
@@ -285,16 +286,16 @@ static uint64_t fill_copied(struct flow *flow, struct works *works, uint64_t max
     return (uint64_t)n;
 }
 
-// Has the kernel fetch what is sent next while this is under way.
+// Has the kernel fetch what is sent next while this is under way, whatever its own reading ahead
+// is set to. In steps: it cuts off what it thinks too much.
 static void read_ahead(struct flow *flow)
 {
     const struct end *from = flow->from;
-    if (flow->left <= SLICE_BYTES || from->offset + AHEAD_BYTES / 2 <= flow->ahead)
-        return;
     if (flow->ahead < from->offset)
         flow->ahead = from->offset;
-    (void)posix_fadvise(from->fd, flow->ahead, AHEAD_BYTES / 2, POSIX_FADV_WILLNEED);
-    flow->ahead += AHEAD_BYTES / 2;
+    uint64_t end = (uint64_t)from->offset + least(flow->left, AHEAD_BYTES);
+    for (; (uint64_t)flow->ahead + AHEAD_STEP <= end; flow->ahead += AHEAD_STEP)
+        (void)posix_fadvise(from->fd, flow->ahead, AHEAD_STEP, POSIX_FADV_WILLNEED);
 }
 
 static ssize_t pass(struct flow *flow, size_t len)

@@ -46,6 +46,7 @@ class WebSocket:
     def __init__(self, sock, reply):
         self.sock, self.reply = sock, reply
         self.buffer = bytearray()
+        self.pongs = []
 
     def __enter__(self):
         return self
@@ -66,8 +67,7 @@ class WebSocket:
 
     # -- in
 
-    def need(self, n, timeout):
-        end = time.monotonic() + timeout
+    def need(self, n, end):
         while len(self.buffer) < n:
             left = end - time.monotonic()
             if left <= 0 or not select.select([self.sock], [], [], left)[0]:
@@ -79,17 +79,18 @@ class WebSocket:
 
     def recv(self, timeout=PATIENCE):
         """The next frame: its opcode and data. Pings are answered, a close raises."""
+        end = time.monotonic() + timeout
         while True:
             try:
-                self.need(2, timeout)
+                self.need(2, end)
                 n, at = self.buffer[1] & 0x7F, 2
                 assert self.buffer[1] & 0x80 == 0, "a server's frame is not masked"
                 assert self.buffer[0] & 0xF0 == 0x80, "whole, and without reserved bits"
                 if n > 125:
                     at = 4 if n == 126 else 10
-                    self.need(at, timeout)
+                    self.need(at, end)
                     n = int.from_bytes(self.buffer[2:at], "big")
-                self.need(at + n, timeout)
+                self.need(at + n, end)
             except ConnectionResetError:
                 raise Closed(1006, "reset") from None
             opcode, data = self.buffer[0] & 0x0F, bytes(self.buffer[at : at + n])
@@ -99,6 +100,8 @@ class WebSocket:
             elif opcode == CLOSE:
                 code = int.from_bytes(data[:2], "big") if data else 1005
                 raise Closed(code, data[2:].decode())
+            elif opcode == PONG:
+                self.pongs.append(data)
             else:
                 return opcode, data
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The messages of a box's name server, and the addresses that it makes up.
-#include "egress/dns.h"
-
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
@@ -9,6 +7,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "egress/dns.h"
 #include "egress/names.h"
 
 static size_t query(uint8_t *ret, const char *name, unsigned type)

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The hello of real clients (OpenSSL's), whole, cut at every byte, in small records, and broken.
-#include "egress/hello.h"
-
 #include <openssl/ssl.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "check.h"
+#include "egress/hello.h"
 
 // What a client says first.
 static size_t real_hello(const char *name, uint8_t *ret, size_t size)
@@ -102,10 +101,10 @@ CHECK_CASE(nonsense_is_bad)
     // A record of no length, one too long, another handshake message, a message too long.
     assert_int_equal(hello_parse((const uint8_t *)"\x16\x03\x01\x00\x00", 5, &hello), HELLO_BAD);
     assert_int_equal(hello_parse((const uint8_t *)"\x16\x03\x01\x40\x01", 5, &hello), HELLO_BAD);
-    assert_int_equal(hello_parse((const uint8_t *)"\x16\x03\x01\x00\x04\x02\x00\x00\x00", 9, &hello),
-                     HELLO_BAD);
-    assert_int_equal(hello_parse((const uint8_t *)"\x16\x03\x01\x00\x04\x01\xff\xff\xff", 9, &hello),
-                     HELLO_BAD);
+    assert_int_equal(
+        hello_parse((const uint8_t *)"\x16\x03\x01\x00\x04\x02\x00\x00\x00", 9, &hello), HELLO_BAD);
+    assert_int_equal(
+        hello_parse((const uint8_t *)"\x16\x03\x01\x00\x04\x01\xff\xff\xff", 9, &hello), HELLO_BAD);
     // An alert between its records.
     size_t n = real_hello("a.example", data, sizeof data);
     uint8_t pieces[HELLO_MAX];
@@ -166,10 +165,16 @@ CHECK_CASE(a_second_name_is_bad)
     n = add_extension(data, n, 0, "\0\x08\0\0\x01y\0\0\x01z", 10); // two in one list
     assert_int_equal(hello_parse(data, n, &hello), HELLO_BAD);
     n = real_hello(NULL, data, sizeof data);
-    n = add_extension(data, n, 0, "\0\x06\0\0\x03" "a\0b", 8); // a NUL
+    n = add_extension(data, n, 0,
+                      "\0\x06\0\0\x03"
+                      "a\0b",
+                      8); // a NUL
     assert_int_equal(hello_parse(data, n, &hello), HELLO_BAD);
     n = real_hello(NULL, data, sizeof data);
-    n = add_extension(data, n, 0, "\0\x06\0\0\x03" "abc", 8);
+    n = add_extension(data, n, 0,
+                      "\0\x06\0\0\x03"
+                      "abc",
+                      8);
     assert_int_equal(hello_parse(data, n, &hello), HELLO_WHOLE);
     assert_string_equal(hello.name, "abc");
 }

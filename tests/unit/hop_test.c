@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which of a name's addresses are connected to, whatever the resolver says; and real connections.
-#include "egress/hop.h"
-
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -10,6 +8,7 @@
 
 #include "base/fd.h"
 #include "check.h"
+#include "egress/hop.h"
 
 static struct networks *opened(const char *text)
 {
@@ -221,20 +220,22 @@ CHECK_CASE(cancelled_ones_are_silent)
     uint16_t port;
     auto_fd server = listener(&port);
     begin(&w);
-    unsigned open = check_open_fds();
-    for (int i = 0; i < 50; i++) {
+    int before = check_fds();
+    for (unsigned i = 0; i < 50; i++) {
         struct hop *by_name = hop_start(&w.loop, w.line, &w.rules, "localhost", port, on_hop, &w);
-        struct hop *by_address =
-            hop_start(&w.loop, w.line, &w.rules, "127.0.0.1", port, on_hop, &w);
-        for (int turn = 0; turn < i % 3 && w.calls == 0; turn++)
-            (void)uv_run(&w.loop, UV_RUN_NOWAIT);
-        if (w.calls > 0)
-            break; // it was quicker
+        struct hop *by_address = hop_start(&w.loop, w.line, &w.rules, "8.8.8.8", 9, on_hop, &w);
+        if (i % 2 == 1) // the address is being connected to; the name may have been found
+            usleep(100);
         hop_cancel(by_name);
-        hop_cancel(by_address);
+        (void)uv_run(&w.loop, UV_RUN_NOWAIT);
+        if (w.calls == 0) // a machine without a network says so at once
+            hop_cancel(by_address);
+        w.calls = 0;
+        (void)uv_run(&w.loop, UV_RUN_NOWAIT);
     }
     (void)uv_run(&w.loop, UV_RUN_NOWAIT);
-    (void)open;
+    assert_int_equal(check_fds(), before);
+    assert_int_equal(w.calls, 0);
     end(&w);
 }
 

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // A credential is found in answers wherever it stands and however they are cut, and nothing else is
 // changed or kept for long.
-#include "egress/scan.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "check.h"
+#include "egress/scan.h"
 
 #define SECRET "sk-aaaab-aaaac-0123456789"
 
@@ -66,10 +65,13 @@ CHECK_CASE(answers_pass)
     passes("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello");
     passes("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n");
     passes("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n");
-    passes("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 404 No\r\nContent-Length: 3\r\n\r\nno!");
+    passes(
+        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 404 No\r\nContent-Length: 3\r\n\r\nno!");
     // Nearly it, again and again.
-    passes("HTTP/1.1 200 OK\r\nContent-Length: 45\r\n\r\nsk-aaaab-aaaac-012345678 sk-sk-aaaab-aaaaaab.");
-    passes("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n\x81\x05hello");
+    passes(
+        "HTTP/1.1 200 OK\r\nContent-Length: 45\r\n\r\nsk-aaaab-aaaac-012345678 sk-sk-aaaab-aaaaaab.");
+    passes(
+        "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n\x81\x05hello");
 }
 
 CHECK_CASE(it_is_found_in_heads_and_bodies)
@@ -79,8 +81,10 @@ CHECK_CASE(it_is_found_in_heads_and_bodies)
     is_caught("HTTP/1.1 200 OK\r\nContent-Length: 29\r\n\r\n<<" SECRET ">>");
     is_caught("HTTP/1.1 200 OK\r\nContent-Length: 31\r\n\r\nsk-aaa" SECRET);
     is_caught("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n..." SECRET);
-    is_caught("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 25\r\n\r\n" SECRET);
-    is_caught("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n\x81\x19" SECRET);
+    is_caught(
+        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 25\r\n\r\n" SECRET);
+    is_caught(
+        "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n\x81\x19" SECRET);
 }
 
 CHECK_CASE(it_is_found_across_chunks)
@@ -89,8 +93,8 @@ CHECK_CASE(it_is_found_across_chunks)
     for (size_t at = 1; at < strlen(SECRET); at++) {
         auto_buf text;
         buf_init(&text, 4096);
-        (void)buf_printf(&text, "%s2\r\n..\r\n%zx\r\n%.*s\r\n%zx\r\n%s\r\n0\r\n\r\n", head, at, (int)at,
-                         SECRET, strlen(SECRET) - at, SECRET + at);
+        (void)buf_printf(&text, "%s2\r\n..\r\n%zx\r\n%.*s\r\n%zx\r\n%s\r\n0\r\n\r\n", head, at,
+                         (int)at, SECRET, strlen(SECRET) - at, SECRET + at);
         is_caught(buf_str(&text));
     }
     auto_buf text;
@@ -103,7 +107,8 @@ CHECK_CASE(it_is_found_across_chunks)
 
 CHECK_CASE(the_end_lets_go_what_was_held)
 {
-    static const char text[] = "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nkeys begin with sk-aaaab-aaa";
+    static const char text[] =
+        "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nkeys begin with sk-aaaab-aaa";
     for (size_t step = 1; step < sizeof text; step++) {
         auto_buf out;
         buf_init(&out, 4096);
