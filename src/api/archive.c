@@ -182,8 +182,7 @@ static void fail_in(struct call *call)
     const struct archive_call *a = call->state;
     if (a->err.sys_errno == EBADMSG)
         call_error(call, ERROR_INVALID_REQUEST, NULL,
-                   "the body is not a whole tar archive, or one that is not understood: %s",
-                   a->err.msg);
+                   "the body is not a tar archive, or not all of one; what came before is unpacked");
     else
         files_fail(call, &a->err);
 }

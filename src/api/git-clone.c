@@ -122,7 +122,8 @@ static int check_network(const struct url *url, const struct sandbox_row *row, s
     bool ok = policy_allows_host(policy, url->host, url->port, &why);
     policy_free(policy);
     return ok ? 0
-              : err_set(err, ERR_DENIED, "the sandbox may not reach %.100s:%u: %s", url->host,
+              : err_set(err, ERR_DENIED,
+                        "the sandbox's 'network' does not let it reach %.100s:%u: %s", url->host,
                         url->port, why);
 }
 
@@ -176,8 +177,8 @@ static void on_cloned(struct git *git, struct exec_result *result)
 void git_clone_run(struct git *git)
 {
     char branch[GIT_REF_MAX + 16], depth[40];
-    const char *args[16] = {"clone", "--quiet", "--template=", "--no-recurse-submodules"};
-    size_t n = 4;
+    const char *args[16] = {"clone", "--quiet", "--no-recurse-submodules"};
+    size_t n = 3;
     if (git->branch != NULL) {
         (void)snprintf(branch, sizeof branch, "--branch=%s", git->branch);
         args[n++] = branch;

@@ -77,6 +77,7 @@ static void run_commit(struct git *git)
                                        "--file=-", "--cleanup=whitespace", NULL};
     const struct commit_body *b = git->call->body.values;
     git->input = b->message;
+    git->input_len = strlen(b->message);
     if (b->author.name != NULL) {
         git->name = b->author.name;
         git->email = b->author.email;
@@ -98,14 +99,40 @@ static void on_added(struct git *git, struct exec_result *result)
     git_fail_with(git, &problem);
 }
 
+static void add_untracked(struct git *git)
+{
+    if (git->untracked.len > 0)
+        git_add(git, "--all", &git->untracked, on_added);
+    else
+        run_commit(git);
+}
+
+static void on_tracked_added(struct git *git, struct exec_result *result)
+{
+    if (git_exit_code(result) == 0)
+        add_untracked(git);
+    else
+        on_added(git, result);
+}
+
+static void on_list(struct git *git)
+{
+    const struct commit_body *b = git->call->body.values;
+    bool all = !b->all.given || b->all.value;
+    if (!git->is_staged && (!all || (git->tracked.len == 0 && git->untracked.len == 0)))
+        git_fail(git, ERROR_CONFLICT, "there is nothing to commit%s",
+                 all ? "" : ": nothing is staged, and 'all' is false");
+    else if (!all)
+        run_commit(git);
+    else if (git->tracked.len > 0)
+        git_add(git, "--all", &git->tracked, on_tracked_added);
+    else
+        add_untracked(git);
+}
+
 static void on_around(struct git *git)
 {
-    static const char *const args[] = {"add", "--all", NULL};
-    const struct commit_body *b = git->call->body.values;
-    if (b->all.given && !b->all.value)
-        run_commit(git);
-    else
-        git_run(git, args, on_added);
+    git_list(git, on_list);
 }
 
 static void begin(struct git *git)

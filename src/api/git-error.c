@@ -27,8 +27,11 @@ static void take_words(const struct buf *from, char *ret, size_t size)
 // The line that says why, in the message.
 static void say(struct git_problem *ret, const char *what)
 {
-    const char *line = strstr(ret->said, "fatal: ");
-    line = line != NULL ? line + 7 : ret->said;
+    const char *line = strstr(ret->said, "remote: cay: "), *fatal = strstr(ret->said, "fatal: ");
+    if (line != NULL)
+        line += 13;
+    else
+        line = fatal != NULL ? fatal + 7 : ret->said;
     (void)snprintf(ret->message, sizeof ret->message, "%s: %.*s", what, (int)strcspn(line, "\n"),
                    line);
 }
@@ -66,6 +69,12 @@ void git_clone_problem(const struct git *git, const struct exec_result *result,
         {"Remote branch ",                               ERROR_GIT_BRANCH_NOT_FOUND, "the repository has no such branch or tag"},
         {"from proxy after CONNECT",                     ERROR_GIT_NETWORK_DENIED,   DENIED                                    },
         {"CONNECT tunnel failed, response 403",          ERROR_GIT_NETWORK_DENIED,   DENIED                                    },
+ // the words of our own proxy
+        {"by this sandbox's network setting",            ERROR_GIT_NETWORK_DENIED,   DENIED                                    },
+        {"is not reached from a sandbox",                ERROR_GIT_NETWORK_DENIED,
+         "the git server's address is a private one, which sandboxes do not reach: whoever runs "
+         "the server can open it (egress-private)"                                                                             },
+        {"network.maxBytes",                             ERROR_GIT_NETWORK_DENIED,   "the sandbox has used up its 'maxBytes'"  },
         {"terminal prompts disabled",                    ERROR_GIT_AUTH_FAILED,      NO_AUTH                                   },
         {"could not read Username",                      ERROR_GIT_AUTH_FAILED,      NO_AUTH                                   },
         {"could not read Password",                      ERROR_GIT_AUTH_FAILED,      NO_AUTH                                   },

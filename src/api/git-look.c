@@ -83,67 +83,31 @@ static bool is_header(const char *text, const char *name, const char **ret_value
 static void copy_header(struct status *s, const char *text)
 {
     const char *value;
-    if (is_header(text, "# branch.oid ", &value) && value[0] != '(') // "(initial)"
+    if (is_header(text, "branch.oid ", &value) && value[0] != '(') // "(initial)"
         (void)snprintf(s->commit, sizeof s->commit, "%s", value);
-    else if (is_header(text, "# branch.head ", &value) && value[0] != '(') // "(detached)"
+    else if (is_header(text, "branch.head ", &value) && value[0] != '(') // "(detached)"
         (void)snprintf(s->branch, sizeof s->branch, "%s", value);
-    else if (is_header(text, "# branch.upstream ", &value))
+    else if (is_header(text, "branch.upstream ", &value))
         (void)snprintf(s->upstream, sizeof s->upstream, "%s", value);
-    else if (is_header(text, "# branch.ab ", &value))
+    else if (is_header(text, "branch.ab ", &value))
         s->has_ab = sscanf(value, "+%lld -%lld", &s->ahead, &s->behind) == 2;
 }
 
-// The text behind so many words, or NULL.
-static const char *after_words(const char *text, unsigned n)
+static void show_file(struct status *s, const struct git_entry *e)
 {
-    for (; n > 0; n--) {
-        text = strchr(text, ' ');
-        if (text == NULL)
-            return NULL;
-        text++;
-    }
-    return text;
-}
-
-static void show_file(struct status *s, char x, char y, const char *path, const char *old)
-{
-    char index[2] = {x, '\0'}, tree[2] = {y, '\0'};
+    char index[2] = {e->index, '\0'}, tree[2] = {e->tree, '\0'};
     json_open_object(&s->j);
-    show_str(&s->j, "path", path);
-    if (old != NULL)
-        show_str(&s->j, "oldPath", old);
-    show_str(&s->j, "status", status_name(x != '.' ? x : y));
+    show_str(&s->j, "path", e->text);
+    if (e->old != NULL)
+        show_str(&s->j, "oldPath", e->old);
+    show_str(&s->j, "status",
+             status_name(e->kind == '?'    ? '?'
+                         : e->index != '.' ? e->index
+                                           : e->tree));
     show_str(&s->j, "index", index);
     show_str(&s->j, "worktree", tree);
     json_close_object(&s->j);
     s->n++;
-}
-
-// One entry of `status --porcelain=v2 -z`. How far it goes, for the entries that are two.
-static size_t take_entry(struct status *s, const char *entry, size_t room)
-{
-    size_t len = strlen(entry);
-    const char *path = NULL, *old = NULL;
-    char x = '.', y = '.';
-    if (entry[0] == '#') {
-        copy_header(s, entry);
-    } else if (entry[0] == '?') {
-        x = y = '?';
-        path = after_words(entry, 1);
-    } else if (entry[0] == '1' || entry[0] == '2' || entry[0] == 'u') {
-        path = after_words(entry, entry[0] == '1' ? 8 : entry[0] == '2' ? 9 : 10);
-        if (len > 4) {
-            x = entry[0] == 'u' ? 'U' : entry[2];
-            y = entry[3];
-        }
-    }
-    if (entry[0] == '2' && len + 1 < room) {
-        old = entry + len + 1;
-        len += 1 + strlen(old);
-    }
-    if (path != NULL)
-        show_file(s, x, y, path, old);
-    return len + 1;
 }
 
 static void reply_status(struct git *git, const struct status *s, bool truncated)
@@ -178,11 +142,16 @@ static void on_status(struct git *git, struct exec_result *result)
     }
     const struct buf *out = result->out;
     struct status s = {0};
+    struct git_entry entry;
     size_t at = 0;
     json_init(&s.j, &git->files);
     json_open_array(&s.j);
-    while (at < out->len && s.n < GIT_FILES_MAX)
-        at += take_entry(&s, out->data + at, out->len - at);
+    while (s.n < GIT_FILES_MAX && git_next_entry(out, &at, &entry)) {
+        if (entry.kind == '#')
+            copy_header(&s, entry.text);
+        else
+            show_file(&s, &entry);
+    }
     json_close_array(&s.j);
     reply_status(git, &s, at < out->len || result->truncated);
     git_finish(git);
@@ -314,7 +283,7 @@ static void on_names(struct git *git, struct exec_result *result)
         s.n++;
     }
     json_close_array(&s.j);
-    git->truncated = at < out->len || result->truncated;
+    git->truncated |= at < out->len || result->truncated;
     run_patch(git);
 }
 
@@ -334,8 +303,10 @@ static void on_added(struct git *git, struct exec_result *result)
 
 static void run_add(struct git *git)
 {
-    static const char *const args[] = {"add", "--intent-to-add", "--", ":/", NULL};
-    git_run(git, args, on_added);
+    if (git->untracked.len > 0)
+        git_add(git, "--intent-to-add", &git->untracked, on_added);
+    else
+        run_names(git);
 }
 
 static void on_index(struct git *git, struct exec_result *result)
@@ -354,36 +325,19 @@ static void on_copied(struct git *git, struct exec_result *result)
     }
 }
 
-// Base and the directory of git itself, a line each.
-static void on_found(struct git *git, struct exec_result *result)
+static void on_base(struct git *git)
 {
     char from[sizeof git->index];
     uint64_t number;
-    const char *text = buf_str(result->out);
-    size_t len = strcspn(text, "\n");
-    if (git_exit_code(result) != 0) {
-        fail_with_result(git, result);
-        return;
-    }
-    if (len == 0 || len >= GIT_PATH_MAX || text[0] != '/') {
-        git_fail(git, ERROR_GIT_OPERATION_FAILED, "git does not say where the repository is");
-        return;
-    }
+    // The empty tree: what a branch without a commit is compared with.
+    git->base = git->commit[0] != '\0' ? git->commit : "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
     if (getrandom(&number, sizeof number, 0) != sizeof number)
         abort();
-    (void)snprintf(from, sizeof from, "%.*s/index", (int)len, text);
-    (void)snprintf(git->index, sizeof git->index, "%.*s/cay-%016llx", (int)len, text,
+    (void)snprintf(from, sizeof from, "%s/index", git->own);
+    (void)snprintf(git->index, sizeof git->index, "%s/cay-%016llx", git->own,
                    (unsigned long long)number);
     const char *const argv[] = {"cp", "--", from, git->index, NULL};
     git_run_tool(git, argv, on_copied);
-}
-
-static void on_base(struct git *git)
-{
-    static const char *const args[] = {"rev-parse", "--absolute-git-dir", NULL};
-    // The empty tree: what a branch without a commit is compared with.
-    git->base = git->commit[0] != '\0' ? git->commit : "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
-    git_run(git, args, on_found);
 }
 
 static void find_base(struct git *git)
@@ -391,9 +345,14 @@ static void find_base(struct git *git)
     git_find_head(git, on_base);
 }
 
+static void list(struct git *git)
+{
+    git_list(git, find_base);
+}
+
 static void begin_diff(struct git *git)
 {
-    git_look_around(git, find_base);
+    git_look_around(git, list);
 }
 
 void handle_git_diff(struct call *call)

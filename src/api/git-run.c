@@ -78,7 +78,6 @@ static bool is_ours(const char *setting)
 struct list {
     const char *items[ARGS_MAX + 1];
     size_t n;
-    struct buf texts; // of those that are made here: one after the other, each with its NUL
     bool is_full;
 };
 
@@ -132,6 +131,7 @@ static void add_settings(struct list *list, const struct git *git)
 struct environment {
     char **base;
     char identity[4][512];
+    char index[sizeof((struct git *)0)->index + 16];
     struct list list;
 };
 
@@ -152,6 +152,10 @@ static int fill_environment(struct environment *e, const struct git *git, struct
     }
     for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
         add(&e->list, variables[i]);
+    if (git->index[0] != '\0') {
+        (void)snprintf(e->index, sizeof e->index, "GIT_INDEX_FILE=%s", git->index);
+        add(&e->list, e->index);
+    }
     if (git->name != NULL) {
         put_variable(e, 0, "GIT_AUTHOR_NAME", git->name);
         put_variable(e, 1, "GIT_COMMITTER_NAME", git->name);
@@ -167,6 +171,8 @@ static void release(struct git *git)
 {
     buf_done(&git->filters);
     buf_done(&git->files);
+    buf_done(&git->tracked);
+    buf_done(&git->untracked);
     free(git->problem_kept);
     git->problem_kept = NULL;
     git->call->stop = NULL;
@@ -216,6 +222,7 @@ static void on_exec(void *data, struct exec_result *result, const struct err *er
     git->exec = NULL;
     git->step_ended = true;
     git->input = NULL;
+    git->input_len = 0;
     if (result == NULL) {
         not_started(git, err);
     } else if (result->end.reason == END_TIMEOUT) {
@@ -240,16 +247,12 @@ static void start(struct git *git, const struct list *argv, git_step_fn next)
         abort();
     int64_t left = git->timeout_ms - (clock_ns() - git->start_ns) / NS_PER_MS;
     int r = fill_environment(e, git, &err);
-    if (git->index[0] != '\0') {
-        (void)buf_printf(&e->list.texts, "GIT_INDEX_FILE=%s", git->index);
-        add(&e->list, buf_str(&e->list.texts));
-    }
     const struct exec_request request = {
         .argv = argv->items,
         .envp = e->list.items,
         .cwd = "/",
         .stdin_data = git->input,
-        .stdin_len = git->input != NULL ? strlen(git->input) : 0,
+        .stdin_len = git->input_len,
         .timeout_ms = left > 1 ? left : 1,
     };
     unsigned step = ++git->step;
@@ -262,7 +265,6 @@ static void start(struct git *git, const struct list *argv, git_step_fn next)
     if (r == 0)
         exec = exec_start(git->call->sandbox, &request, on_exec, git, &err);
     exec_env_free(e->base);
-    buf_done(&e->list.texts);
     free(e);
     if (exec == NULL)
         not_started(git, &err);
@@ -335,6 +337,8 @@ struct git *git_new(struct call *call, git_done_fn done)
     git->timeout_ms = GIT_TIMEOUT_MS;
     buf_init(&git->filters, 32 * 1024);
     buf_init(&git->files, 8 * 1024 * 1024);
+    buf_init(&git->tracked, EXEC_OUTPUT_MAX);
+    buf_init(&git->untracked, EXEC_OUTPUT_MAX);
     call->state = git;
     return git;
 }
@@ -423,13 +427,33 @@ static void on_around(struct git *git, struct exec_result *result)
     git->then(git);
 }
 
-void git_look_around(struct git *git, void (*then)(struct git *git))
+// Two lines: where its files begin, which is what paths are told from, and where git's own are.
+static void on_place(struct git *git, struct exec_result *result)
 {
     static const char *const args[] = {
         "config", "-z", "--includes", "--get-regexp", "^(filter\\..*|user\\.name|user\\.email)$",
         NULL};
+    struct git_problem problem = {0};
+    const char *text = buf_str(result->out);
+    size_t top = strcspn(text, "\n"), own = text[top] == '\n' ? strcspn(text + top + 1, "\n") : 0;
+    if (git_exit_code(result) != 0) {
+        git_problem(git, result, &problem);
+        git_fail_with(git, &problem);
+    } else if (top >= GIT_PATH_MAX || own >= GIT_PATH_MAX || text[0] != '/' ||
+               text[top + 1] != '/' || result->out->len != top + own + 2) {
+        git_fail(git, ERROR_GIT_OPERATION_FAILED, "git does not say where the repository is");
+    } else {
+        (void)snprintf(git->dir, sizeof git->dir, "%.*s", (int)top, text);
+        (void)snprintf(git->own, sizeof git->own, "%.*s", (int)own, text + top + 1);
+        git_run(git, args, on_around);
+    }
+}
+
+void git_look_around(struct git *git, void (*then)(struct git *git))
+{
+    static const char *const args[] = {"rev-parse", "--show-toplevel", "--absolute-git-dir", NULL};
     git->then = then;
-    git_run(git, args, on_around);
+    git_run(git, args, on_place);
 }
 
 static void on_head(struct git *git, struct exec_result *result)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Git in a box, for the files of this room: git-run.c (one program after the other), git-check.c
-// (what may be asked for), git-error.c (what git said), git-clone.c, git-look.c (status and diff),
-// git-commit.c.
+// (what may be asked for), git-error.c (what git said), git-list.c (what is changed), git-clone.c,
+// git-look.c (status and diff), git-commit.c.
 //
 // Git runs in the box with everything switched off by which a repository, or the configuration that
 // lies in it, would have it start programs. Nothing goes through a shell. On the loop's thread.
@@ -48,13 +48,18 @@ struct git {
     bool step_ended;
     int64_t start_ns, timeout_ms;
     char dir[GIT_PATH_MAX];        // of the repository
+    char own[GIT_PATH_MAX];        // git's own directory in it
     bool in_dir;                   // it is there: git -C
     char rewrite[2 * GIT_URL_MAX]; // one more setting, "url.X.insteadOf=Y"; "": none
     char index[GIT_PATH_MAX + 32]; // GIT_INDEX_FILE; "": the repository's own
     const char *name, *email;      // of author and committer; NULL: the repository's
     const char *input;             // standard input of the next program; NULL: none
-    struct buf filters;            // names of the repository's filter drivers, NUL after each
-    bool has_identity;             // the repository has user.name and user.email
+    size_t input_len;
+    struct buf filters; // names of the repository's filter drivers, NUL after each
+    bool has_identity;  // the repository has user.name and user.email
+    // git-list.c: paths, each with its NUL; and whether anything waits in the index
+    struct buf tracked, untracked;
+    bool is_staged;
     // git-look.c: what is changed, as JSON; what it is compared with; how it failed
     struct buf files;
     bool truncated;
@@ -76,8 +81,9 @@ struct git *git_new(struct call *call, git_done_fn done); // the call's state fr
 void git_run(struct git *git, const char *const *args, git_step_fn next);
 // Another program, as a tool beside it.
 void git_run_tool(struct git *git, const char *const *argv, git_step_fn next);
-// Reads what the repository's configuration would have git start, so that the programs after it
-// do not; and git->has_identity. First of all in a repository that exists.
+// Finds the repository that git->dir is in (it becomes its top, git->own its .git), and what its
+// configuration would have git start, so that the programs after it do not; and git->has_identity.
+// First of all in a repository that exists.
 void git_look_around(struct git *git, void (*then)(struct git *git));
 // Commit and branch, into git->commit and git->head.
 void git_find_head(struct git *git, void (*then)(struct git *git));
@@ -87,6 +93,20 @@ void git_fail(struct git *git, enum error_kind kind, const char *fmt, ...)
 void git_fail_with(struct git *git, const struct git_problem *problem);
 int git_exit_code(const struct exec_result *result);
 void git_reply_problem(struct call *call, const struct git_problem *problem);
+
+// --- git-list.c
+
+struct git_entry {
+    char kind;              // '1', '2', 'u', '?': as git has it; '#': a header
+    char index, tree;       // how it differs: 'M', 'A', 'D', ...; '.': not
+    const char *text, *old; // path, and where it came from; of a header all of it
+};
+// Of the output of status. False: there are no more.
+bool git_next_entry(const struct buf *out, size_t *at, struct git_entry *ret);
+// Fills git->tracked (what differs from the index), git->untracked and git->is_staged.
+void git_list(struct git *git, void (*then)(struct git *git));
+// git add, of these alone.
+void git_add(struct git *git, const char *option, const struct buf *paths, git_step_fn next);
 
 // --- git-check.c: 0, or -1 and err
 

@@ -97,7 +97,7 @@ static void put_parameters(struct json *j, const struct route *r)
     json_key(j, "parameters");
     json_open_array(j);
     for (const char *p = strchr(r->pattern, '{'); p != NULL; p = strchr(p + 1, '{')) {
-        (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(p + 1, "}"), p + 1);
+        (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(p + 1, "*}"), p + 1);
         put_parameter(j, "path", name, NULL);
     }
     for (size_t i = 0; i < ROUTE_QUERY_MAX && r->query[i].name != NULL; i++)
@@ -180,7 +180,7 @@ static bool may_answer(const struct route *r, enum error_kind kind)
     case ERROR_UPGRADE_REQUIRED:
         return r->status == 101;
     case ERROR_BAD_GATEWAY:
-        return strcmp(r->name, "preview") == 0;
+        return strstr(r->pattern, "/proxy/") != NULL;
     case ERROR_INVALID_TOKEN:
     case ERROR_IS_DIRECTORY:
     case ERROR_NOT_DIRECTORY:
@@ -276,13 +276,26 @@ static bool is_first(const struct route *r)
     return true;
 }
 
+// "{path*}" is a router's word; here it is a parameter like any other.
+static void open_path(struct json *j, const char *pattern)
+{
+    char path[128];
+    size_t n = 0;
+    for (const char *p = pattern; *p != '\0' && n + 1 < sizeof path; p++) {
+        if (*p != '*')
+            path[n++] = *p;
+    }
+    path[n] = '\0';
+    open_key(j, path);
+}
+
 static void put_paths(struct json *j)
 {
     open_key(j, "paths");
     for (size_t i = 0; i < n_routes; i++) {
         if (!is_first(&routes[i]))
             continue;
-        open_key(j, routes[i].pattern);
+        open_path(j, routes[i].pattern);
         for (size_t k = i; k < n_routes; k++) {
             if (strcmp(routes[k].pattern, routes[i].pattern) == 0)
                 put_route(j, &routes[k]);

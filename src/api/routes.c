@@ -115,7 +115,8 @@ const struct shape *const shapes[] = {
     &token_shape,          &tokens_shape,         &tenant_shape,
     &secret_shape,         &secrets_shape,        &git_clone_shape,
     &git_status_shape,     &git_diff_shape,       &git_commit_shape,
-    &terminal_shape,       &terminals_shape,      NULL,
+    &terminal_shape,       &terminals_shape,      &port_shape,
+    &ports_shape,          NULL,
 };
 
 // -- the routes
@@ -143,6 +144,15 @@ enum {
     QUERY("list", "What is in the directory"), QUERY("recursive", "And in all below it"),          \
         QUERY("hidden", "1: also names that begin with a dot"), LIMIT_QUERY,                       \
         QUERY("after", "The `next` of the page before"), QUERY("stat", "What the path itself is")
+
+// Found by another way (api.c), since what is behind the port is not for the router to read.
+#define PREVIEW(method, operation)                                                                 \
+    ROUTE(method, "/sandbox/{id}/proxy/{port}/{path*}", preview_by_path, 0,                        \
+          .query = {QUERY("cay_token", "The port's token, instead of the API's")},                 \
+          .name = (operation),                                                                     \
+          .summary = "What the program on that port answers; any method, also WebSockets",         \
+          .status = 200, .answer = "Its answer, with Content-Security-Policy: sandbox",            \
+          .type = "*/*")
 
 const struct route routes[] = {
     ROUTE(HTTP_GET, "/", handle_index, ROUTE_PUBLIC, .name = "index", .summary = "What this is",
@@ -351,12 +361,11 @@ const struct route routes[] = {
     ROUTE(HTTP_DELETE, "/sandbox/{id}/ports/{port}", handle_port_close, SANDBOX,
           .name = "closePort", .summary = "Close its address and end the connections that use it",
           .status = 200, .answer = "It is closed", .shape = &done_shape),
-    ROUTE(HTTP_GET, "/sandbox/{id}/proxy/{port}/{path*}", preview_by_path, ROUTE_ANY_QUERY,
-          .query = {QUERY("cay_token", "The port's token, instead of the API's")},
-          .name = "preview",
-          .summary = "What the program on that port answers, for any method, and WebSockets",
-          .status = 200, .answer = "The program's answer, with Content-Security-Policy: sandbox",
-          .type = "*/*"),
+    PREVIEW(HTTP_GET, "preview"),
+    PREVIEW(HTTP_POST, "previewPost"),
+    PREVIEW(HTTP_PUT, "previewPut"),
+    PREVIEW(HTTP_PATCH, "previewPatch"),
+    PREVIEW(HTTP_DELETE, "previewDelete"),
     ROUTE(HTTP_PUT, "/secrets/{name}", handle_secret_put, 0, &secret_schema, .name = "putSecret",
           .summary = "Store a credential for an upstream, or replace it; used at once",
           .status = 201, .answer = "It is new (200: it was replaced); never its value",

@@ -214,7 +214,13 @@ static int write_head(const struct http_place *place, const struct http_call *ca
     else
         (void)buf_printf(head, "Host: %s%s%s:%s\r\n", v6 ? "[" : "", place->host, v6 ? "]" : "",
                          place->port);
-    (void)buf_printf(head, "User-Agent: cay/%s\r\nConnection: close\r\n", CAY_VERSION);
+    (void)buf_printf(head, "User-Agent: cay/%s\r\nConnection: %s\r\n", CAY_VERSION,
+                     call->ws_key != NULL ? "Upgrade" : "close");
+    if (call->ws_key != NULL)
+        (void)buf_printf(head,
+                         "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+                         "Sec-WebSocket-Key: %s\r\n",
+                         call->ws_key);
     if (add_header(head, "Accept", call->accept != NULL ? call->accept : "application/json", err) <
             0 ||
         add_header(head, "Authorization", call->token != NULL ? bearer : NULL, err) < 0 ||

@@ -48,6 +48,10 @@ struct http_call {
     ssize_t (*read_body)(void *data, void *bytes, size_t max, struct err *err);
     void *read_data;
     uint64_t read_length;
+    // Asks for a WebSocket with this key (16 bytes in base64; NULL: none). When the server switches
+    // (101), the connection goes to *ret_switched, with nothing read of what comes behind its head.
+    const char *ws_key;
+    int *ret_switched;
     // A descriptor that becomes readable when its caller wants to be asked, and what is called
     // then: not 0 ends the call. NULL: nobody.
     int wake_fd;

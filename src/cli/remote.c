@@ -282,6 +282,7 @@ int remote_stream(struct remote *remote, const struct http_call *call, reply_bod
     remote->error_code[0] = remote->request_id[0] = '\0';
     buf_init(&sorter.error, REMOTE_ERROR_MAX);
     reply_init(&sorter.reply, sort_body, &sorter);
+    sorter.reply.may_switch = call->ws_key != NULL;
     int r = http_call(&remote->place, &with_token, &sorter.reply, ret_broken, err);
     if (r == 0) {
         remote->status = sorter.reply.status;

@@ -136,6 +136,10 @@ static int skip_interim(struct reply *reply, struct err *err)
 
 static int end_head(struct reply *reply, struct err *err)
 {
+    if (reply->status == STATUS_SWITCHING && reply->may_switch) {
+        reply->state = REPLY_DONE;
+        return 0;
+    }
     if (reply->status < STATUS_OK)
         return skip_interim(reply, err);
     if (reply->has_length && reply->chunked)

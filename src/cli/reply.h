@@ -40,6 +40,7 @@ struct reply {
     unsigned status;
     bool has_length, chunked;
     bool is_1_0;
+    bool may_switch; // 101 is an answer: complete with its head
     unsigned interim;
     uint64_t left;     // of the body, or of its chunk
     size_t head_bytes; // read so far of the head, or of the trailers

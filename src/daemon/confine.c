@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -75,7 +76,7 @@ static const char *const allowed[] = {
     "ppoll",
     "select",
     "pselect6",
-    // sockets that it has or accepts; none of its own to anywhere
+    // sockets that it has or accepts, and those out of boxes (socket below)
     "accept4",
     "accept",
     "recvfrom",
@@ -90,6 +91,10 @@ static const char *const allowed[] = {
     "setsockopt",
     "listen",
     "socketpair",
+    "connect",
+    "bind",
+    "sendmmsg", // how the C library asks name servers
+    "recvmmsg",
     // descriptors and files in its own directory
     "read",
     "write",
@@ -168,6 +173,24 @@ static int add(scmp_filter_ctx ctx, const char *name)
     return r == -EEXIST ? 0 : r;
 }
 
+// Streams out of boxes, and datagrams to name servers, over IP. No unix sockets of others, no
+// netlink, no raw ones: the resolver does without (it asks nscd, and the kernel for its addresses,
+// in vain).
+static int add_sockets(scmp_filter_ctx ctx)
+{
+    static const int families[] = {AF_INET, AF_INET6};
+    static const int types[] = {SOCK_STREAM, SOCK_DGRAM};
+    const scmp_datum_t kind = ~(scmp_datum_t)(SOCK_NONBLOCK | SOCK_CLOEXEC);
+    int r = 0;
+    for (unsigned i = 0; r == 0 && i < 4; i++) {
+        scmp_datum_t type = (scmp_datum_t)types[i % 2];
+        r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(socket), 2,
+                             SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)families[i / 2]),
+                             SCMP_A1(SCMP_CMP_MASKED_EQ, kind, type));
+    }
+    return r;
+}
+
 static int add_with_arguments(scmp_filter_ctx ctx)
 {
     // Threads, but no processes.
@@ -180,6 +203,8 @@ static int add_with_arguments(scmp_filter_ctx ctx)
     if (r == 0)
         r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(prctl), 1,
                              SCMP_A0(SCMP_CMP_EQ, PR_SET_NAME));
+    if (r == 0)
+        r = add_sockets(ctx);
     return r;
 }
 

@@ -19,6 +19,7 @@ enum {
     READ_TURN = 256 * 1024, // bytes before others have their turn
     READ_STOP = WS_QUEUE_MAX / 2,
     OUT_SLACK = 64 * 1024, // for pongs and the close behind a full queue
+    OUT_KEPT = 4 * 1024,   // memory of an empty queue: what is typed is echoed in small pieces
     TICK_MS = 5000,
     CLOSE_MS = 10 * 1000, // the other side takes nothing of what comes before our close
     LINGER_MS = 2000,
@@ -50,7 +51,7 @@ struct ws {
     bool paused;
     bool in_wslay;
     bool lost;     // the connection is of no use any more
-    unsigned doom; // not 0: to be closed with this code
+    unsigned doom; // not 0: what it sent ends it, with this code
     unsigned fragments;
     unsigned control; // frames left
     uint64_t control_ms;
@@ -157,7 +158,7 @@ static ssize_t on_send(wslay_event_context_ptr ctx, const uint8_t *data, size_t 
 // Frames into the queue.
 static void frame(struct ws *ws)
 {
-    if (ws->in_wslay || !wslay_event_want_write(ws->wslay))
+    if (ws->in_wslay || ws->doom != 0 || !wslay_event_want_write(ws->wslay))
         return;
     ws->in_wslay = true;
     if (wslay_event_send(ws->wslay) != 0)
@@ -176,7 +177,7 @@ static void queue(struct ws *ws, uint8_t opcode, const void *data, size_t len)
 
 static void send_message(struct ws *ws, uint8_t opcode, const void *data, size_t len)
 {
-    if (ws->state != STATE_OPEN || ws->doom != 0)
+    if (ws->state != STATE_OPEN)
         return;
     if (ws_queued(ws) + len > WS_QUEUE_MAX)
         ws->lost = true; // it takes nothing: it would not take a goodbye
@@ -225,7 +226,10 @@ static int flush(struct ws *ws)
         ws->out_at += (size_t)n;
         ws->moved_ms = now_ms(ws);
     }
-    buf_done(&ws->out); // gives its memory back, and stays usable
+    if (ws->out.cap > OUT_KEPT)
+        buf_done(&ws->out); // gives its memory back, and stays usable
+    else
+        buf_reset(&ws->out);
     ws->out_at = 0;
     return 0;
 }
@@ -295,16 +299,17 @@ static void on_frame(wslay_event_context_ptr ctx,
 {
     struct ws *ws = data;
     (void)ctx;
-    bool fine = true;
-    if (wslay_is_ctrl_frame(arg->opcode)) {
-        fine = take_control(ws);
-    } else if (arg->opcode != WSLAY_CONTINUATION_FRAME) {
+    unsigned wrong = 0;
+    if (wslay_is_ctrl_frame(arg->opcode))
+        wrong = take_control(ws) ? 0 : WS_POLICY;
+    else if (arg->opcode != WSLAY_CONTINUATION_FRAME)
         ws->fragments = 0;
-    } else {
-        fine = ++ws->fragments <= WS_FRAGMENTS_MAX;
-    }
-    if (!fine && ws->doom == 0)
-        ws->doom = WS_POLICY;
+    else if (++ws->fragments > WS_FRAGMENTS_MAX)
+        wrong = WS_POLICY;
+    if (arg->opcode == WSLAY_CONNECTION_CLOSE && arg->payload_length == 1)
+        wrong = WS_PROTOCOL; // half a code, which the library takes for none
+    if (ws->doom == 0)
+        ws->doom = wrong;
 }
 
 static void on_message(wslay_event_context_ptr ctx, const struct wslay_event_on_msg_recv_arg *arg,
@@ -320,27 +325,35 @@ static void on_message(wslay_event_context_ptr ctx, const struct wslay_event_on_
         ws->ops->binary(ws->data, arg->msg, arg->msg_length);
 }
 
+// Our close without the library, which has no code for a frame that it cannot read, and says
+// nothing of what it tolerates. What it has queued itself is not sent.
+static void refuse(struct ws *ws)
+{
+    const uint8_t bytes[] = {0x88, 2, (uint8_t)(ws->doom >> 8), (uint8_t)ws->doom};
+    if (buf_append(&ws->out, bytes, sizeof bytes) < 0)
+        ws->lost = true;
+    ws->state = STATE_CLOSING;
+    ws->moved_ms = now_ms(ws);
+}
+
 static void take(struct ws *ws)
 {
     if (!wslay_event_want_read(ws->wslay))
         return;
     ws->turn = 0;
     ws->in_wslay = true;
-    if (wslay_event_recv(ws->wslay) != 0)
-        ws->lost = true;
+    int r = wslay_event_recv(ws->wslay);
     ws->in_wslay = false;
+    if (r == WSLAY_ERR_NOMEM)
+        ws->lost = true;
+    else if (r != 0 && !ws->lost && ws->doom == 0)
+        ws->doom = WS_PROTOCOL;
+    if (ws->doom != 0 && !wslay_event_get_close_sent(ws->wslay))
+        refuse(ws);
     frame(ws);
 }
 
 // --- on the loop
-
-static void doom(struct ws *ws)
-{
-    (void)wslay_event_queue_close(ws->wslay, (uint16_t)ws->doom, NULL, 0);
-    wslay_event_shutdown_read(ws->wslay);
-    ws->doom = 0;
-    frame(ws);
-}
 
 // Whether it is over, after reading and writing.
 static bool over(struct ws *ws)
@@ -354,6 +367,10 @@ static bool over(struct ws *ws)
     if (ws->state == STATE_OPEN && !wslay_event_get_read_enabled(ws->wslay)) {
         ws->state = STATE_CLOSING; // they said goodbye, or what they sent makes no sense
         ws->moved_ms = now_ms(ws);
+    }
+    if (ws->doom != 0 && ws_queued(ws) == 0) {
+        linger(ws, ws->doom);
+        return true;
     }
     if (ws_queued(ws) > 0 || !wslay_event_get_close_sent(ws->wslay))
         return false;
@@ -378,8 +395,6 @@ static void on_poll(uv_poll_t *poll, int status, int events)
         ws->lost = true;
     if (!ws->lost && may_read(ws))
         take(ws);
-    if (!ws->lost && ws->doom != 0)
-        doom(ws);
     bool had = ws_queued(ws) > 0;
     if (flush(ws) < 0)
         ws->lost = true;
@@ -399,13 +414,13 @@ static void update(struct ws *ws)
         return;
     if (ws->state != STATE_LINGER) {
         events = may_read(ws) ? UV_READABLE : UV_DISCONNECT;
-        if (ws_queued(ws) > 0 || ws->lost || ws->doom != 0 || (may_read(ws) && ws->early.len > 0))
+        if (ws_queued(ws) > 0 || ws->lost || (may_read(ws) && ws->early.len > 0))
             events |= UV_WRITABLE;
     }
     if (events != ws->events)
         (void)uv_poll_start(&ws->poll, events, on_poll);
     ws->events = events;
-    if ((ws->lost || ws->doom != 0) && ws->state != STATE_LINGER)
+    if (ws->lost && ws->state != STATE_LINGER)
         (void)uv_timer_start(&ws->timer, on_tick, 0, TICK_MS); // it may never be writable
 }
 
@@ -436,8 +451,6 @@ static void on_tick(uv_timer_t *timer)
 {
     struct ws *ws = timer->data;
     uint64_t now = now_ms(ws);
-    if (ws->doom != 0 && !ws->lost)
-        doom(ws);
     if (ws->state == STATE_OPEN)
         ping(ws, now);
     else if (ws->state == STATE_CLOSING && now - ws->moved_ms >= CLOSE_MS)

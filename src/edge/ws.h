@@ -26,6 +26,7 @@ enum {
 enum ws_code { // RFC 6455, section 7.4.1
     WS_NORMAL = 1000,
     WS_GOING_AWAY = 1001,
+    WS_PROTOCOL = 1002,
     WS_BROKEN = 1006, // never sent: the connection ended without a word
     WS_POLICY = 1008,
     WS_TOO_LARGE = 1009,

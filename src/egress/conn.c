@@ -146,6 +146,8 @@ void conn_note_hop(struct conn *conn, const struct err *err)
 int conn_moved(void *data, uint64_t to_upstream, uint64_t to_client)
 {
     struct conn *conn = data;
+    if (!conn->forwarded)
+        return 0; // an answer of our own
     conn->bytes += to_upstream + to_client;
     if (conn->paced)
         return 0; // its relay counts

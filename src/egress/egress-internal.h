@@ -120,6 +120,7 @@ struct conn {
     // HTTP
     struct exchange *x;
     const struct h1_head *head;    // of the request that waits for `hop`
+    bool forwarded;                // the last request went on, and was not answered here
     bool paced;                    // its upstream is behind a relay that keeps the rate
     char up_host[POLICY_HOST_MAX]; // that the exchange has open
     uint16_t up_port;

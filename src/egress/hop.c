@@ -182,7 +182,8 @@ static void on_writable(uv_poll_t *poll, int status, int events)
     int error = 0;
     socklen_t len = sizeof error;
     (void)events;
-    if (status < 0 || getsockopt(hop->fd, SOL_SOCKET, SO_ERROR, &error, &len) < 0)
+    // A status is libuv's word for an error that the socket knows better.
+    if (getsockopt(hop->fd, SOL_SOCKET, SO_ERROR, &error, &len) < 0 || (error == 0 && status < 0))
         error = EIO;
     if (error != 0)
         failed(hop, error);

@@ -25,6 +25,7 @@ void proxy_refuse(struct conn *conn, unsigned status, const char *fmt, ...)
     if (n < 0)
         abort();
     conn->head = NULL;
+    conn->forwarded = false;
     exchange_refuse(conn->x, status, "text/plain; charset=utf-8", text);
 }
 
@@ -150,6 +151,7 @@ void proxy_forward(struct conn *conn, const struct buf *head, struct upstream *u
         return;
     }
     conn->head = NULL;
+    conn->forwarded = true;
     exchange_forward(conn->x, head, up);
 }
 

@@ -47,6 +47,7 @@ struct resolver {
     struct resolve_line *first, *last;
     struct resolve *done;
     unsigned n_threads, n_idle;
+    unsigned asked;      // and not answered: the loop lives on because of these. Its thread's alone
     bool ending, closed; // closed: the loop is done with it, and the last thread frees it
     uv_async_t async;
 };
@@ -197,9 +198,19 @@ static bool settle(struct resolver *r, struct resolve *q)
     return left;
 }
 
+static void count(struct resolver *r, int by)
+{
+    r->asked += (unsigned)by;
+    if (r->asked == 0)
+        uv_unref((uv_handle_t *)&r->async);
+    else
+        uv_ref((uv_handle_t *)&r->async);
+}
+
 static void answer(struct resolver *r, struct resolve *q)
 {
     struct err err = {0};
+    count(r, -1);
     if (settle(r, q))
         free(q->line);
     if (q->cancelled) {
@@ -312,6 +323,7 @@ struct resolve *resolve_start(struct resolve_line *line, const char *name, resol
     more_threads(r);
     (void)pthread_cond_signal(&r->wake);
     (void)pthread_mutex_unlock(&r->lock);
+    count(r, 1);
     return q;
 }
 
@@ -343,6 +355,8 @@ void resolve_cancel(struct resolve *q)
     bool waiting = leave_line(q);
     (void)pthread_mutex_unlock(&r->lock);
     q->cancelled = true;
-    if (waiting)
-        free(q);
+    if (!waiting)
+        return;
+    count(r, -1);
+    free(q);
 }

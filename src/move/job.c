@@ -2,6 +2,8 @@
 #include "move/job.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdatomic.h>
 #include <sys/socket.h>
 
@@ -15,11 +17,21 @@ enum {
 // Debts below what a timer can tell are not waited for, only added up.
 #define SLACK_NS NS_PER_MS
 
+// What is relayed is somebody's conversation: no small message waits for the answer to the one
+// before it. Of other sockets than TCP's it is not true anyway.
+static void hurry(const struct end *end)
+{
+    (void)setsockopt(end->fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
+}
+
 void job_begin(struct job *job, int64_t now)
 {
     job->moved_at = job->paid_until = now;
-    for (unsigned i = 0; i < job->n_flows; i++)
+    for (unsigned i = 0; i < job->n_flows; i++) {
         flow_begin(&job->flows[i]);
+        if (job->n_flows == 2)
+            hurry(&job->ends[i]);
+    }
 }
 
 // --- limits: the job's own, and those that it shares

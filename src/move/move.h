@@ -65,7 +65,8 @@ struct move_config {
     bool chunked; // `from` (and a `first` that is body) is an HTTP/1.1 chunked body: decode it.
                   // Nothing behind its end is read. No trailer, no extension
     // `to` gets the body (not `first`) in chunks of HTTP/1.1, without the last one: whoever knows
-    // that the source has not failed writes "0\r\n\r\n". Not with `chunked`.
+    // that the source has not failed writes "0\r\n\r\n". Not with `chunked`. A result's `bytes` are
+    // then with the chunks' sizes.
     bool to_chunked;
     uint64_t max_bytes; // 0: any. More of a body whose length is not known (MOVE_TO_END, chunked)
                         // is MOVE_FROM_FAILED with EFBIG

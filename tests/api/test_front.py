@@ -12,7 +12,9 @@ METHODS = ["get", "post", "put", "patch", "delete"]
 
 def routes_of_the_table():
     text = (TOP / "src" / "api" / "routes.c").read_text()
-    return {(m.lower(), p) for m, p in re.findall(r'ROUTE\(HTTP_([A-Z]+), "([^"]+)"', text)}
+    found = re.findall(r'ROUTE\(HTTP_([A-Z]+), "([^"]+)"', text)
+    found += [(m, "/sandbox/{id}/proxy/{port}/{path*}") for m in re.findall(r"PREVIEW\(HTTP_([A-Z]+),", text)]
+    return {(m.lower(), p.replace("*", "")) for m, p in found}
 
 
 def test_description_has_every_route(api):

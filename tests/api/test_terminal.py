@@ -11,11 +11,13 @@ import socket
 import threading
 import time
 
+import api_helpers
 import pytest
-from api_helpers import ADMIN, PATIENCE, Client, eventually
+from api_helpers import ADMIN, PATIENCE, TOP, Client, eventually
 from ws_helpers import BINARY, CLOSE, CONTINUATION, PING, TEXT, Closed, Terminal, WebSocket, connect, frame
 
 KIB = 1024
+RELEASE = os.environ.get("CAY", str(TOP / "build" / "cay"))
 
 
 def daemon_pid(server):
@@ -200,7 +202,8 @@ def test_ended_one_can_be_looked_at_again(api, box):
     connect(api, f"/sandbox/{box}/terminal", resume="nope").error(404, "NOT_FOUND")
 
 
-def test_slow_viewer_costs_nothing_and_is_told_what_it_missed(make_server):
+def test_slow_viewer_costs_nothing_and_is_told_what_it_missed(make_server, monkeypatch):
+    monkeypatch.setattr(api_helpers, "CAY", RELEASE)  # the other one keeps what is freed for a while
     server = make_server("--process-log", "1m")
     api = Client(server)
     api.ok("PUT", "/sandbox/s", {})

@@ -64,6 +64,7 @@ struct server {
     int listener;
     uint16_t port;
     bool plain;
+    bool no_tls; // although the client wants it
     int max_version;
     const char *answer;
     bool cuts; // ends without saying so in TLS
@@ -113,7 +114,9 @@ static void *server_main(void *arg)
 {
     struct server *s = arg;
     auto_fd fd = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC);
-    if (s->plain)
+    if (s->no_tls)
+        (void)fd_write_all(fd, s->answer, strlen(s->answer));
+    else if (s->plain)
         serve_plain(s, fd);
     else
         serve_tls(s, fd);
@@ -291,7 +294,8 @@ CHECK_CASE(servers_must_prove_who_they_are)
     fails_with(&(struct server){.answer = answer}, "127.0.0.2", ca_path, "IP address mismatch");
     fails_with(&(struct server){.answer = answer, .max_version = TLS1_1_VERSION}, "good.example",
                ca_path, "protocol");
-    fails_with(&(struct server){.answer = answer, .plain = true}, "good.example", ca_path, "");
+    fails_with(&(struct server){.answer = answer, .no_tls = true}, "good.example", ca_path,
+               "wrong version");
 }
 
 CHECK_CASE(an_address_may_be_in_a_certificate)

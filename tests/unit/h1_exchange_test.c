@@ -83,6 +83,7 @@ CHECK_CASE(an_answer_without_an_end_keeps_its_client)
     kit_begin(&kit);
     kit_say(&kit, GET);
     kit_reply(&kit, "HTTP/1.0 200 OK\r\n\r\nhello");
+    kit_heard(&kit, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n");
     kit_reply(&kit, "0123456789abcdef");
     kit_end_up(&kit);
     kit_heard(&kit, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n10\r\n"
@@ -550,6 +551,35 @@ CHECK_CASE(a_client_that_does_not_read)
     kit_finish(&kit);
 }
 
+// The same where chunks are made of what comes.
+CHECK_CASE(a_client_that_does_not_read_chunks)
+{
+    struct kit kit;
+    kit_begin(&kit);
+    kit_say(&kit, GET);
+    kit_reply(&kit, "HTTP/1.1 200 OK\r\n\r\n");
+    size_t head = kit.heard.len;
+    size_t sent = stuff(&kit, kit.up[0]);
+    assert_true(sent > 64 * 1024 && sent < SOCKETS_MOST);
+    kit_settle(&kit);
+    kit_end_up(&kit);
+    struct h1_framing f;
+    h1_framing_init(&f, &(struct h1_head){.body = H1_CHUNKED});
+    size_t n_data = 0;
+    for (size_t at = head; at < kit.heard.len;) {
+        bool is_data;
+        size_t n = h1_framing_next(&f, kit.heard.data + at, kit.heard.len - at, &is_data);
+        assert_true(n > 0);
+        for (size_t i = at; i < at + n && is_data; i++)
+            assert_int_equal(kit.heard.data[i], 'x');
+        n_data += is_data ? n : 0;
+        at += n;
+    }
+    assert_true(f.done && !f.bad);
+    assert_int_equal(n_data, sent);
+    kit_finish(&kit);
+}
+
 CHECK_CASE(an_upstream_that_does_not_read)
 {
     struct kit kit;
@@ -780,6 +810,7 @@ CHECK_MAIN(cmocka_unit_test(one_after_the_other), cmocka_unit_test(every_split),
            cmocka_unit_test(connection_refused), cmocka_unit_test(an_answer_that_breaks_off),
            cmocka_unit_test(an_answer_before_the_body), cmocka_unit_test(a_client_that_leaves),
            cmocka_unit_test(a_client_that_does_not_read),
+           cmocka_unit_test(a_client_that_does_not_read_chunks),
            cmocka_unit_test(an_upstream_that_does_not_read), cmocka_unit_test(much),
            cmocka_unit_test(websockets), cmocka_unit_test(a_websocket_that_does_not_read),
            cmocka_unit_test(an_upgrade_refused), cmocka_unit_test(decisions),

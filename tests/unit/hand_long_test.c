@@ -293,7 +293,7 @@ static void test_delete_swapped(void **state)
         talk_put_text(talk, name, "");
     }
     (void)snprintf(target, sizeof target, "%s", talk_path(talk, "out"));
-    for (int round = 0; round < 20; round++) {
+    for (int round = 0; round < 8; round++) {
         talk_mkdir(talk, "t");
         for (int i = 0; i < 8; i++) {
             (void)snprintf(name, sizeof name, "t/%d", i);
@@ -328,7 +328,7 @@ static void test_delete_many_dirs(void **state)
     struct talk *talk = *state;
     char name[64];
     talk_mkdir(talk, "t");
-    for (int i = 0; i < 3000; i++) {
+    for (int i = 0; i < 1500; i++) {
         (void)snprintf(name, sizeof name, "t/%d", i);
         talk_mkdir(talk, name);
         (void)snprintf(name, sizeof name, "t/%d/f", i);
@@ -337,7 +337,7 @@ static void test_delete_many_dirs(void **state)
     struct output out;
     struct ask ask = {.type = HAND_DELETE_TREE, .path = talk_path(talk, "t")};
     assert_int_equal(talk_long(talk, &ask, &out), 0);
-    assert_int_equal(out.ended.n, 6001);
+    assert_int_equal(out.ended.n, 3001);
     free(out.bytes);
 }
 
@@ -745,7 +745,7 @@ static void make_many(const struct talk *talk)
 {
     char name[64];
     talk_mkdir(talk, "many");
-    for (int i = 0; i < 3000; i++) {
+    for (int i = 0; i < 1500; i++) {
         (void)snprintf(name, sizeof name, "many/%d", i);
         talk_put_text(talk, name, "");
     }
@@ -786,7 +786,7 @@ static void test_many_at_once(void **state)
             size_t len;
             free(talk_drain(fds[i], &len));
             assert_int_equal(talk_ended(talk, ids[i], &ended), 0);
-            assert_int_equal(ended.n, 3000);
+            assert_int_equal(ended.n, 1500);
         } else {
             fd_close(fds[i]);
             assert_int_equal(talk_ended(talk, ids[i], &ended), EPIPE);

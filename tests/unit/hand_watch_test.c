@@ -389,10 +389,11 @@ CHECK_CASE(renames_keep_paths_right)
     assert_watched("z/y/a2/b/c/2");
     // Stopped, so that all of it is known only afterwards.
     assert_int_equal(kill(run.pid, SIGSTOP), 0);
-    assert_int_equal(kit_sh("mkdir w/z/new; mv w/z w/q; touch w/q/new/file; mv w/q w/r;"
+    assert_int_equal(kit_sh("mkdir w/z/new; mv w/z w/q; touch w/q/new/file w/q/y/file; mv w/q w/r;"
                             "mkdir w/r/new/er; mv w/r/new w/n; touch w/n/er/f"),
                      0);
     assert_int_equal(kill(run.pid, SIGCONT), 0);
+    (void)wait_for(HAND_CREATED, "q/y/file"); // by the name that it had then
     assert_watched("n/er/3");
     assert_watched("r/y/a2/b/c/3");
     // Out, and in again.

@@ -272,4 +272,26 @@ static inline void assert_result(struct move_result got, enum move_why why, int 
     assert_int_equal(got.bytes, bytes);
 }
 
+// Text that comes by a socket that is closed behind it, with nothing given with the start or all.
+static inline struct move_result move_text(const char *text, bool with_start,
+                                           struct move_config config)
+{
+    int from[2];
+    auto_fd to = temp_file();
+    unix_pair(from);
+    assert_int_equal(fd_set_nonblock(from[1], 1), 0);
+    if (!with_start)
+        assert_int_equal(fd_write_all(from[0], text, strlen(text)), 0);
+    fd_close(TAKE_FD(from[0]));
+    config.from = from[1];
+    config.to = to;
+    config.from_offset = MOVE_NO_OFFSET;
+    config.first = with_start ? text : NULL;
+    config.first_len = with_start ? strlen(text) : 0;
+    config.first_is_body = true;
+    struct move_result result = run_move(config);
+    close_pair(from);
+    return result;
+}
+
 #define KIT_CASE(f) cmocka_unit_test_setup_teardown(f, kit_setup, kit_teardown)

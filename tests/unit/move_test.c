@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moves: every kind of end to every other, bodies that are chunked, cut short, too long or not
-// read, and threads that take turns.
+// Moves: every kind of end to every other, bodies that are cut short, too long or not read, and
+// threads that take turns.
 #include "move/chunk.h"
 #include "move_kit.h"
 
@@ -123,192 +123,6 @@ static void test_nothing_behind_is_read(void **state)
     assert_int_equal(recv(from[1], rest, sizeof rest, 0), 10);
     assert_memory_equal(rest, pattern(len + 10) + len, 10);
     close_pair(from);
-}
-
-// --- chunked
-
-static const char chunked[] =
-    "5\r\nhello\r\n00b\r\n, dear worl\r\n1\r\nd\r\n10\r\n0123456789abcdef\r\n"
-    "A\r\n!!!!!!!!!!\r\n0\r\n\r\n";
-static const char decoded[] = "hello, dear world0123456789abcdef!!!!!!!!!!";
-enum { CHUNKED_LEN = sizeof chunked - 1, DECODED_LEN = sizeof decoded - 1 };
-
-static void test_chunk_at_every_split(void **state)
-{
-    (void)state;
-    for (size_t a = 0; a <= CHUNKED_LEN; a++) {
-        for (size_t b = a; b <= CHUNKED_LEN; b++) {
-            const size_t cuts[] = {0, a, b, CHUNKED_LEN};
-            char out[CHUNKED_LEN] = {0};
-            size_t len = 0;
-            struct chunk chunk;
-            chunk_init(&chunk);
-            for (int i = 0; i < 3; i++) {
-                char part[CHUNKED_LEN];
-                size_t n = cuts[i + 1] - cuts[i];
-                size_t got = 0;
-                memcpy(part, chunked + cuts[i], n);
-                assert_true(chunk_need(&chunk) <= CHUNKED_LEN - cuts[i]);
-                assert_int_equal(chunk_decode(&chunk, part, n, &got), n);
-                memcpy(out + len, part, got);
-                len += got;
-            }
-            assert_int_equal(chunk.state, CHUNK_DONE);
-            assert_int_equal(len, DECODED_LEN);
-            assert_int_equal(chunk.total, DECODED_LEN);
-            assert_memory_equal(out, decoded, DECODED_LEN);
-        }
-    }
-}
-
-// `first` of them come with the start, the rest by a socket, followed by another request.
-static void run_chunked(size_t first, enum kind kind)
-{
-    int from[2];
-    int to[2];
-    char got[256] = {0};
-    struct peer writer;
-    const char *all = "5\r\nhello\r\n00b\r\n, dear worl\r\n1\r\nd\r\n10\r\n0123456789abcdef\r\n"
-                      "A\r\n!!!!!!!!!!\r\n0\r\n\r\nGET / HTTP/1.1\r\n";
-    make_pair(kind, from);
-    unix_pair(to);
-    assert_int_equal(fd_set_nonblock(from[1], 1), 0);
-    assert_int_equal(fd_set_nonblock(to[0], 1), 0);
-    start_writer(&writer, from[0], all + first, strlen(all) - first, true);
-    struct move_result result = run_move((struct move_config){
-        .from = from[1],
-        .to = to[0],
-        .from_offset = MOVE_NO_OFFSET,
-        .to_offset = MOVE_NO_OFFSET,
-        .first = all,
-        .first_len = first,
-        .first_is_body = true,
-        .chunked = true,
-        .max_bytes = DECODED_LEN,
-    });
-    join_peer(&writer);
-    from[0] = writer.fd;
-    free_peer(&writer);
-    assert_result(result, MOVE_COMPLETE, 0, DECODED_LEN);
-    assert_int_equal(result.first_used, first < CHUNKED_LEN ? first : CHUNKED_LEN);
-    assert_int_equal(read(to[1], got, sizeof got), DECODED_LEN);
-    assert_memory_equal(got, decoded, DECODED_LEN);
-    size_t behind = strlen(all) - (first < CHUNKED_LEN ? CHUNKED_LEN : first);
-    assert_int_equal(read(from[1], got, sizeof got), behind);
-    assert_memory_equal(got, all + strlen(all) - behind, behind);
-    close_pair(from);
-    close_pair(to);
-}
-
-static void test_chunked(void **state)
-{
-    (void)state;
-    for (size_t first = 0; first <= CHUNKED_LEN + 5; first++)
-        run_chunked(first, first % 2 == 0 ? KIND_UNIX : KIND_PIPE);
-}
-
-// Large chunks to a reader that is slower, so that bytes are held.
-static void test_chunked_much(void **state)
-{
-    enum { LEN = 2 * 1024 * 1024, STEP = 70000 };
-    (void)state;
-    int from[2];
-    int to[2];
-    struct peer writer;
-    struct peer reader;
-    char *body = malloc(LEN + 4096);
-    size_t n = 0;
-    for (size_t at = 0; at < LEN; at += STEP) {
-        size_t len = LEN - at < STEP ? LEN - at : STEP;
-        n += (size_t)snprintf(body + n, 16, "%zx\r\n", len);
-        memcpy(body + n, pattern(LEN) + at, len);
-        memcpy(body + n + len, "\r\n", 2);
-        n += len + 2;
-    }
-    memcpy(body + n, "0\r\n\r\n", 5);
-    tcp_pair(from);
-    make_pair(KIND_PIPE, to);
-    assert_int_equal(fd_set_nonblock(from[1], 1), 0);
-    assert_int_equal(fd_set_nonblock(to[0], 1), 0);
-    start_writer(&writer, from[0], body, n + 5, false);
-    start_reader(&reader, to[1], LEN);
-    assert_result(run_move((struct move_config){.from = from[1],
-                                                .to = to[0],
-                                                .from_offset = MOVE_NO_OFFSET,
-                                                .to_offset = MOVE_NO_OFFSET,
-                                                .chunked = true}),
-                  MOVE_COMPLETE, 0, LEN);
-    join_peer(&writer);
-    join_peer(&reader);
-    assert_memory_equal(reader.data, pattern(LEN), LEN);
-    free_peer(&writer);
-    free_peer(&reader);
-    free(body);
-    close_pair(from);
-    close_pair(to);
-}
-
-// Text that comes by a socket that is closed behind it, with nothing given with the start or all.
-static struct move_result move_text(const char *text, bool with_start, struct move_config config)
-{
-    int from[2];
-    auto_fd to = temp_file();
-    unix_pair(from);
-    assert_int_equal(fd_set_nonblock(from[1], 1), 0);
-    if (!with_start)
-        assert_int_equal(fd_write_all(from[0], text, strlen(text)), 0);
-    fd_close(TAKE_FD(from[0]));
-    config.from = from[1];
-    config.to = to;
-    config.from_offset = MOVE_NO_OFFSET;
-    config.first = with_start ? text : NULL;
-    config.first_len = with_start ? strlen(text) : 0;
-    config.first_is_body = true;
-    struct move_result result = run_move(config);
-    close_pair(from);
-    return result;
-}
-
-static void test_bad_chunks(void **state)
-{
-    static const struct {
-        const char *text;
-        enum move_why why;
-        int sys_errno;
-    } rows[] = {
-        {"",                                     MOVE_ENDED_EARLY, 0    },
-        {"5\r\nhel",                             MOVE_ENDED_EARLY, 0    },
-        {"5\r\nhello\r\n",                       MOVE_ENDED_EARLY, 0    },
-        {"5\r\nhello\r\n0\r\n\r",                MOVE_ENDED_EARLY, 0    },
-        {"\r\n",                                 MOVE_BAD_CHUNKS,  0    },
-        {"x\r\n",                                MOVE_BAD_CHUNKS,  0    },
-        {" 5\r\nhello\r\n0\r\n\r\n",             MOVE_BAD_CHUNKS,  0    },
-        {"5 \r\nhello\r\n0\r\n\r\n",             MOVE_BAD_CHUNKS,  0    },
-        {"+5\r\nhello\r\n0\r\n\r\n",             MOVE_BAD_CHUNKS,  0    },
-        {"0x5\r\nhello\r\n0\r\n\r\n",            MOVE_BAD_CHUNKS,  0    },
-        {"-5\r\nhello\r\n0\r\n\r\n",             MOVE_BAD_CHUNKS,  0    },
-        {"5;a=b\r\nhello\r\n0\r\n\r\n",          MOVE_BAD_CHUNKS,  0    },
-        {"5\nhello\r\n0\r\n\r\n",                MOVE_BAD_CHUNKS,  0    },
-        {"5\r\nhello\n0\r\n\r\n",                MOVE_BAD_CHUNKS,  0    },
-        {"5\r\nhello!\r\n0\r\n\r\n",             MOVE_BAD_CHUNKS,  0    },
-        {"5\r\nhello\r\n0\r\nA: b\r\n\r\n",      MOVE_BAD_CHUNKS,  0    },
-        {"5\r\nhello\r\n0\n\n",                  MOVE_BAD_CHUNKS,  0    },
-        {"0000000000000005\r\nhello\r\n",        MOVE_BAD_CHUNKS,  0    },
-        {"ffffffffffffffff\r\nhello",            MOVE_BAD_CHUNKS,  0    },
-        {"1\r\na\r\nfffffffffffffff\r\nhello\n", MOVE_FROM_FAILED, EFBIG},
-        {"41\r\n",                               MOVE_FROM_FAILED, EFBIG},
-        {"40\r\n",                               MOVE_ENDED_EARLY, 0    },
-    };
-    (void)state;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        for (int with_start = 0; with_start < 2; with_start++) {
-            struct move_result result =
-                move_text(rows[i].text, with_start == 1,
-                          (struct move_config){.chunked = true, .max_bytes = 0x40});
-            assert_int_equal(result.why, rows[i].why);
-            assert_int_equal(result.sys_errno, rows[i].sys_errno);
-        }
-    }
 }
 
 // --- ends before their time
@@ -445,6 +259,32 @@ static void test_a_full_disk(void **state)
         fd_close(TAKE_FD(from[1]));
         join_peer(&writer);
         free_peer(&writer);
+        close_pair(from);
+    }
+}
+
+// A file that only grows at its end takes no splice: its bytes go by memory.
+static void test_what_cannot_be_spliced(void **state)
+{
+    enum { LEN = 1024 * 1024 };
+    (void)state;
+    for (int kind = KIND_PIPE; kind < KIND_MAX; kind++) {
+        int from[2];
+        auto_fd to = temp_file();
+        char *got = malloc(LEN + 1);
+        struct peer writer;
+        make_pair((enum kind)kind, from);
+        assert_int_equal(fd_set_nonblock(from[1], 1), 0);
+        assert_int_equal(fcntl(to, F_SETFL, O_APPEND), 0);
+        start_writer(&writer, from[0], pattern(LEN), LEN, false);
+        assert_result(run_move((struct move_config){
+                          .from = from[1], .to = to, .from_offset = MOVE_NO_OFFSET, .length = LEN}),
+                      MOVE_COMPLETE, 0, LEN);
+        assert_int_equal(pread(to, got, LEN + 1, 0), LEN);
+        assert_memory_equal(got, pattern(LEN), LEN);
+        join_peer(&writer);
+        free_peer(&writer);
+        free(got);
         close_pair(from);
     }
 }
@@ -681,26 +521,47 @@ static void test_close_with_moves(void **state)
         assert_int_equal(told[i].times, 0);
 }
 
+static void close_mover(void *data, const struct move_result *result)
+{
+    assert_int_equal(result->why, MOVE_COMPLETE);
+    mover_close(*(struct mover **)data);
+    *(struct mover **)data = NULL;
+}
+
+// Whoever is told first closes it, when others are over too and wait to be told.
+static void test_close_when_told(void **state)
+{
+    (void)state;
+    struct err err;
+    struct mover *mover = NULL;
+    auto_fd file = temp_file();
+    assert_int_equal(mover_open(&kit.loop, 2, &mover, &err), 0);
+    struct move_config config = {
+        .from = file, .to = file, .length = 0, .done = close_mover, .data = &mover};
+    for (int i = 0; i < 10; i++)
+        assert_non_null(move_start(mover, &config, &err));
+    (void)uv_run(&kit.loop, UV_RUN_DEFAULT);
+    assert_null(mover);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         KIT_CASE(test_all_ways),
         KIT_CASE(test_nothing_behind_is_read),
-        KIT_CASE(test_chunk_at_every_split),
-        KIT_CASE(test_chunked),
-        KIT_CASE(test_chunked_much),
-        KIT_CASE(test_bad_chunks),
         KIT_CASE(test_too_short_and_too_long),
         KIT_CASE(test_much_too_long),
         KIT_CASE(test_file_shorter_than_said),
         KIT_CASE(test_readers_that_leave),
         KIT_CASE(test_a_full_disk),
+        KIT_CASE(test_what_cannot_be_spliced),
         KIT_CASE(test_refused_at_the_start),
         KIT_CASE(test_stalled),
         KIT_CASE(test_rate),
         KIT_CASE(test_many_at_once),
         KIT_CASE(test_cancel),
         KIT_CASE(test_close_with_moves),
+        KIT_CASE(test_close_when_told),
     };
     return cmocka_run_group_tests(tests, kit_prepare, NULL);
 }
