@@ -194,9 +194,9 @@ def running(command, port, path):
             process.wait()
 
 
-def run_serve(build, data, port, boxes):
+def run_serve(build, data, port, boxes, *flags):
     command = [str(build / "cay"), "serve", "--listen", f"127.0.0.1:{port}", "--data", str(data)]
-    return running(command + ["--log-level", "error", "--boxes", str(boxes)], port, "/health")
+    return running(command + ["--log-level", "error", "--boxes", str(boxes), *flags], port, "/health")
 
 
 def run_nginx(directory, port):

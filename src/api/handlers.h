@@ -69,6 +69,10 @@ void handle_git_commit(struct call *call);
 void handle_port_open(struct call *call);
 void handle_port_list(struct call *call);
 void handle_port_close(struct call *call);
+// "ports": [...] of the call's sandbox, into an open object.
+struct json;
+struct err;
+int ports_show(struct call *call, struct json *json, struct err *err);
 
 void handle_secret_put(struct call *call);
 void handle_secret_list(struct call *call);

@@ -144,6 +144,16 @@ static int see_port(void *data, const struct port_row *row)
     return 0;
 }
 
+int ports_show(struct call *call, struct json *json, struct err *err)
+{
+    struct listing l = {call, json};
+    json_key(json, "ports");
+    json_open_array(json);
+    int r = db_port_each(call->api->db, sandbox_row(call->sandbox)->number, see_port, &l, err);
+    json_close_array(json);
+    return r;
+}
+
 void handle_port_list(struct call *call)
 {
     struct err err = {0};

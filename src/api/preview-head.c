@@ -283,7 +283,8 @@ void preview_write_answer(const struct preview_rules *rules, const struct exchan
             append_field(ret, f->name, f->value);
     }
     if (rules->by_path && head->status >= 200)
-        (void)buf_append_str(ret, "Content-Security-Policy: sandbox\r\n");
+        (void)buf_append_str(ret, "Content-Security-Policy: sandbox\r\n"
+                                  "X-Content-Type-Options: nosniff\r\n");
     exchange_framing(x, head, ret);
     (void)buf_append_str(ret, "\r\n");
 }

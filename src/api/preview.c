@@ -20,6 +20,7 @@
 
 enum {
     CONNECTIONS_MAX = 4096, // each may hold 128 KiB
+    PER_SANDBOX_MAX = 1024,
     HEAD_MAX = 64 * 1024,
     ID_MAX = 48,
     TOUCH_MS = 1000, // activity is noted so often
@@ -178,7 +179,7 @@ static void on_awake(void *data, struct sandbox *s, bool created, const struct e
 static bool has_host(const struct preview *p, const struct h1_head *head)
 {
     const struct h1_field *host = h1_find(head, "Host");
-    return host != NULL && h1_is(host->value, p->host);
+    return host != NULL ? h1_is(host->value, p->host) : p->host[0] == '\0';
 }
 
 static bool accepts_html(const struct h1_head *head)
@@ -278,14 +279,34 @@ static struct preview *preview_new(struct previews *all, struct http_request *re
     return p;
 }
 
+static unsigned count_of(const struct previews *all, const struct sandbox *s)
+{
+    const struct preview *p;
+    unsigned n = 0;
+    TAILQ_FOREACH(p, &all->list, link)
+    {
+        n += p->s == s;
+    }
+    return n;
+}
+
+static int check_room(const struct preview *p, struct err *err)
+{
+    const struct previews *all = p->all;
+    if (all->n >= CONNECTIONS_MAX ||
+        (all->n >= PER_SANDBOX_MAX && count_of(all, p->s) >= PER_SANDBOX_MAX))
+        return err_set(err, ERR_UNAVAILABLE, "there are too many connections to previews");
+    return 0;
+}
+
 // Takes the connection. The request, whose head the server has read, is read once more.
 static int start(struct preview *p, struct http_request *req, struct err *err)
 {
     auto_buf early;
     buf_init(&early, 4 * HEAD_MAX);
     http_write_head(req, &early);
-    if (p->all->n >= CONNECTIONS_MAX)
-        return err_set(err, ERR_UNAVAILABLE, "there are too many connections to previews");
+    if (check_room(p, err) < 0)
+        return -1;
     if (!http_is_raw(req))
         return err_set(err, ERR_INVALID, "this host is too long");
     if (http_take(req, &p->taken, err) < 0)
@@ -552,7 +573,9 @@ void previews_close(struct previews *all)
     if (all == NULL)
         return;
     EACH(p, all, next)
-    exchange_stop(p->x);
+    {
+        exchange_stop(p->x);
+    }
     free(all);
 }
 

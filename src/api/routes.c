@@ -23,7 +23,8 @@ static const struct shape sandbox_shape = {
     "success:boolean sandboxId:string id:string slug:string status:string image:string "
     "limits:Limits labels:object userId:string network:any secrets:[string] provider:string box:integer boxes:integer "
     "sleepAfter:number keepAlive:boolean ephemeral:boolean createdAt:string updatedAt:string "
-    "lastActiveAt:string workspaceSyncedAt:string created:boolean git:GitClone stats:Usage"};
+    "lastActiveAt:string workspaceSyncedAt:string created:boolean git:GitClone "
+    "ports:[Port] stats:Usage"};
 static const struct shape sandboxes_shape = {"Sandboxes",
                                              "success:boolean sandboxes:[Sandbox] next:string"};
 static const struct shape stats_shape = {
@@ -103,20 +104,47 @@ static const struct shape unpacked_shape = {
     "Unpacked", "success:boolean path:string entries:integer bytes:integer"};
 
 const struct shape *const shapes[] = {
-    &entry_shape,          &listing_shape,        &put_file_shape,
-    &file_op_shape,        &batch_shape,          &match_shape,
-    &matches_shape,        &replaced_shape,       &unpacked_shape,
-    &done_shape,           &health_shape,         &index_shape,
-    &limits_shape,         &usage_shape,          &sandbox_shape,
-    &sandboxes_shape,      &stats_shape,          &event_shape,
-    &events_shape,         &exec_shape,           &session_shape,
-    &sessions_shape,       &session_answer_shape, &process_shape,
-    &process_answer_shape, &processes_shape,      &wait_shape,
-    &token_shape,          &tokens_shape,         &tenant_shape,
-    &secret_shape,         &secrets_shape,        &git_clone_shape,
-    &git_status_shape,     &git_diff_shape,       &git_commit_shape,
-    &terminal_shape,       &terminals_shape,      &port_shape,
-    &ports_shape,          NULL,
+    &entry_shape,
+    &listing_shape,
+    &put_file_shape,
+    &file_op_shape,
+    &batch_shape,
+    &match_shape,
+    &matches_shape,
+    &replaced_shape,
+    &unpacked_shape,
+    &done_shape,
+    &health_shape,
+    &index_shape,
+    &limits_shape,
+    &usage_shape,
+    &sandbox_shape,
+    &sandboxes_shape,
+    &stats_shape,
+    &event_shape,
+    &events_shape,
+    &exec_shape,
+    &session_shape,
+    &sessions_shape,
+    &session_answer_shape,
+    &process_shape,
+    &process_answer_shape,
+    &processes_shape,
+    &wait_shape,
+    &token_shape,
+    &tokens_shape,
+    &tenant_shape,
+    &secret_shape,
+    &secrets_shape,
+    &git_clone_shape,
+    &git_status_shape,
+    &git_diff_shape,
+    &git_commit_shape,
+    &terminal_shape,
+    &terminals_shape,
+    &port_shape,
+    &ports_shape,
+    NULL,
 };
 
 // -- the routes

@@ -253,6 +253,7 @@ static void on_got(void *data, const struct keeper_used *used, const struct err 
     begin(&j, &buf, row);
     if (call->route->handle == handle_get) {
         show_sandbox(&j, row);
+        (void)ports_show(call, &j, &(struct err){0}); // none where they cannot be read
     } else {
         show_str(&j, "status", show_status(row->status));
         show_limits(&j, row);

@@ -151,6 +151,7 @@ static const char *words_of(const struct command *command)
         {"logs",   "sandbox process"},
         {"exec",   "sandbox"        },
         {"info",   "sandbox"        },
+        {"shell",  "sandbox"        },
         {"ps",     "sandbox"        },
         {"events", "sandbox"        },
         {"stats",  "sandboxes"      },

@@ -20,6 +20,7 @@
 enum {
     READ_SIZE = 64 * 1024,
     REQUEST_HEAD_MAX = 64 * 1024,
+    STATUS_SWITCHING = 101,
     SEND_SIZE = 256 * 1024, // of a body that is read meanwhile
     CHUNK_HEAD = 8,
 };
@@ -323,7 +324,8 @@ static int receive(int fd, const struct http_call *call, struct reply *reply, st
     while (reply->state != REPLY_DONE) {
         if (wait_readable(fd, call, err) < 0)
             return -1;
-        ssize_t n = read(fd, bytes, sizeof bytes);
+        // What comes behind a switch is not ours to read.
+        ssize_t n = read(fd, bytes, call->ws_key != NULL ? 1 : sizeof bytes);
         if (n < 0 && errno == EINTR)
             continue;
         // A body without a length ends where the connection does; a reset is not such an end.
@@ -364,7 +366,10 @@ int http_call(const struct http_place *place, const struct http_call *call, stru
     }
     if (call->read_body != NULL && send_read(fd, call, err) < 0)
         return -1;
-    return receive(fd, call, reply, err);
+    int r = receive(fd, call, reply, err);
+    if (r == 0 && call->ws_key != NULL && reply->status == STATUS_SWITCHING)
+        *call->ret_switched = TAKE_FD(fd);
+    return r;
 }
 
 int http_encode(struct buf *buf, const char *text)

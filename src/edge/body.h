@@ -124,5 +124,5 @@ struct json;
 void body_write_schema(struct json *json, const struct schema *schema);
 
 int body_user(const char *text, struct body_user *ret, struct err *err); // "user", "1000:1000"
-int body_signal(const char *name, int64_t *ret, struct err *err); // "TERM", "SIGTERM", "15"
-const char *body_signal_name(int signal);                         // "SIGTERM", or NULL
+int body_signal(const char *name, int64_t *ret, struct err *err);        // "TERM", "SIGTERM", "15"
+const char *body_signal_name(int signal);                                // "SIGTERM", or NULL

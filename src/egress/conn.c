@@ -118,7 +118,7 @@ void conn_recheck(struct conn *conn)
         struct sockaddr_storage address;
         stays &= policy_address(conn->host, &address) == 1;
     }
-    if (conn->x != NULL && conn->has_target && outlet->share.rate > 0 && !conn->paced)
+    if (conn->x != NULL && conn->has_target && outlet_is_limited(outlet) && !conn->paced)
         stays = false;
     if (!stays)
         conn_end(conn);

@@ -80,6 +80,7 @@ void outlet_changed(struct outlet *outlet); // its settings: reads them again
 void outlet_close(struct outlet *outlet);
 void outlet_unref(struct outlet *outlet);
 void outlet_conn_ended(struct outlet *outlet);                        // there is room for another
+bool outlet_is_limited(const struct outlet *outlet);                  // maxBytes or bytesPerSecond
 bool outlet_is_used_up(const struct outlet *outlet);                  // maxBytes
 bool outlet_may_use(const struct outlet *outlet, const char *secret); // is in its list
 const char *outlet_id(const struct outlet *outlet);
@@ -164,7 +165,7 @@ void proxy_refuse_hop(struct conn *conn, const struct err *err);
 
 // --- pace.c
 
-// Where the sandbox has a rate: puts a relay that keeps it between the upstream and the exchange,
+// Where the sandbox has limits: puts a relay that keeps them between the upstream and the exchange,
 // and answers with the exchange's end. Takes the descriptor. -1: it cannot be.
 int pace_wrap(struct conn *conn, int fd);
 void paces_end(struct outlet *outlet);

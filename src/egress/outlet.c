@@ -26,6 +26,11 @@ bool outlet_is_used_up(const struct outlet *outlet)
     return most > 0 && outlet->share.counted >= most;
 }
 
+bool outlet_is_limited(const struct outlet *outlet)
+{
+    return outlet->share.max_bytes > 0 || outlet->share.rate > 0;
+}
+
 bool outlet_may_use(const struct outlet *outlet, const char *secret)
 {
     const char *list = sandbox_row(outlet->s)->secrets;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An exchange knows no rate; a relay does, one that all of the sandbox's share. So, only where
-// there is one, the exchange's upstream is a relay's end.
+// An exchange knows neither a rate nor when to stop; a relay does both, to the byte, for all that a
+// sandbox has open. So, only where there are such limits, the exchange's upstream is a relay's end.
 #include <stdlib.h>
 #include <sys/socket.h>
 
@@ -66,7 +66,7 @@ static struct pace *make(struct outlet *outlet, int near, int far)
 int pace_wrap(struct conn *conn, int fd)
 {
     int pair[2];
-    conn->paced = conn->outlet->share.rate > 0;
+    conn->paced = outlet_is_limited(conn->outlet);
     if (!conn->paced)
         return fd;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) < 0) {

@@ -16,8 +16,8 @@
 
 enum {
     THREADS = 8,
-    LINE_MAX_WAITING = 64,
-    LINE_MAX_RUNNING = 4, // of the threads
+    LINE_MAX_WAITING = 256, // as many as a sandbox has connections
+    LINE_MAX_RUNNING = 4,   // of the threads
     STACK = 256 * 1024,
 };
 

@@ -27,8 +27,8 @@ struct secret_put {
     size_t value_len;
     const char *upstream; // "https://api.example.com" with an optional port and path prefix
     const char *header;   // NULL: "Authorization"
-    // Where the value goes: "{}", once, or "{basic}" for its base64 ("user:password"). NULL: "Bearer
-    // {}" in an Authorization header, "{}" in any other.
+    // Where the value goes: "{}", once, or "{basic}" for its base64 ("user:password"). NULL is
+    // "Bearer {}" in an Authorization header and "{}" in any other.
     const char *format;
 };
 // Checks all of it: ERR_INVALID names the field, and never has anything of the value. Synced.

@@ -26,6 +26,7 @@ struct watch {
     bool all;           // everything is to be looked through
     bool later;         // a scan failed because something was renamed: it is tried again
     bool loose;         // some are detached
+    bool unsure;        // some are where an event said, which may have been about another one
     bool marking;       // everything is being looked through
     uint32_t displaced; // the last one whose name another one got, plus 1
     uint32_t moved;     // the last one that went with a cookie

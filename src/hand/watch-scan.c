@@ -199,7 +199,7 @@ static int scan(struct watch *w, struct watch_node *node)
 {
     enum watch_scan how = node->scan;
     node->scan = WATCH_SCAN_NONE;
-    if (node->wd == 0)
+    if (node->wd <= 0)
         return 0;
     auto_fd fd = enter(w, node);
     if (fd == -ENOENT) { // scan it stays, but out of the list
@@ -248,7 +248,7 @@ static bool is_doomed(const struct watch *w, const struct watch_node *node)
 {
     const struct watch_table *t = &w->table;
     for (uint32_t i = 0; node != t->node; node = &t->node[node->parent])
-        if (node->detached || node->wd == 0 || i++ == WATCH_MAX)
+        if (node->detached || node->wd <= 0 || i++ == WATCH_MAX)
             return true;
     return false;
 }
@@ -262,7 +262,8 @@ static void remove_loose(struct watch *w)
     for (uint32_t i = 1; i < t->used; i++) {
         if (!t->node[i].doomed)
             continue;
-        (void)inotify_rm_watch(w->fd, t->node[i].wd);
+        if (t->node[i].wd > 0)
+            (void)inotify_rm_watch(w->fd, t->node[i].wd);
         t->node[i].scan = WATCH_SCAN_NONE;
         watch_remove(t, &t->node[i]);
         w->freed = true;
@@ -278,7 +279,7 @@ static int scan_later(struct watch *w)
     struct watch_table *t = &w->table;
     w->later = false;
     for (uint32_t i = 0; i < t->used; i++)
-        if (t->node[i].wd != 0 && t->node[i].scan != WATCH_SCAN_NONE)
+        if (t->node[i].wd > 0 && t->node[i].scan != WATCH_SCAN_NONE)
             w->todo[w->n_todo++] = i;
     int r = scan_all(w);
     w->all |= w->later;
@@ -296,13 +297,13 @@ static int look_through(struct watch *w)
     w->all = w->later = w->limited = w->freed = false;
     w->marking = true;
     for (uint32_t i = 1; i < t->used; i++)
-        if (t->node[i].wd != 0 && t->node[i].scan != WATCH_SCAN_NONE)
+        if (t->node[i].wd > 0 && t->node[i].scan != WATCH_SCAN_NONE)
             w->todo[w->n_todo++] = i;
     queue_scan(w, t->node, WATCH_SCAN_DIRS);
     int r = scan_all(w);
     w->marking = false;
     for (uint32_t i = 1; i < t->used; i++) {
-        if (t->node[i].wd == 0 || t->node[i].seen)
+        if (t->node[i].wd <= 0 || t->node[i].seen)
             continue;
         watch_detach(t, &t->node[i], 0);
         w->loose = true;
@@ -310,9 +311,34 @@ static int look_through(struct watch *w)
     return r;
 }
 
+static bool is_there(struct watch *w, const struct watch_node *node)
+{
+    auto_fd fd = enter(w, &w->table.node[node->parent]);
+    if (fd < 0)
+        return false;
+    int wd = inotify_add_watch(w->fd, node->name, WATCH_EVENTS | IN_ONLYDIR | IN_DONT_FOLLOW);
+    if (wd >= 0 && watch_by_wd(&w->table, wd) == NULL)
+        (void)inotify_rm_watch(w->fd, wd);
+    return wd == node->wd;
+}
+
+static void make_sure(struct watch *w)
+{
+    struct watch_table *t = &w->table;
+    w->unsure = false;
+    for (uint32_t i = 1; i < t->used; i++) {
+        if (t->node[i].wd > 0 && t->node[i].unsure && !t->node[i].detached && !w->all)
+            w->all = !is_there(w, &t->node[i]);
+        t->node[i].unsure = false;
+    }
+    leave();
+}
+
 int watch_settle(struct watch *w)
 {
     int r = 0;
+    if (w->unsure)
+        make_sure(w);
     if (w->later)
         r = scan_later(w);
     if (r == 0 && w->all) {

@@ -123,16 +123,23 @@ void watch_detach(struct watch_table *t, struct watch_node *node, uint32_t cooki
     node->detached = true;
 }
 
-void watch_remove(struct watch_table *t, struct watch_node *node)
+void watch_bury(struct watch_table *t, struct watch_node *node)
 {
     uint32_t *at = wd_slot(t, node->wd), me = index_of(t, node) + 1;
     watch_detach(t, node, 0);
     while (*at != me)
         at = &t->node[*at - 1].by_wd;
     *at = node->by_wd;
+    node->wd = -1;
+}
+
+void watch_remove(struct watch_table *t, struct watch_node *node)
+{
+    if (node->wd > 0)
+        watch_bury(t, node);
     node->wd = 0;
     node->by_wd = t->free;
-    t->free = me;
+    t->free = index_of(t, node) + 1;
     t->n--;
 }
 

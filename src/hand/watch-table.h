@@ -21,11 +21,12 @@ enum watch_scan { // what is to be done about what is in it, from less to more
 };
 
 struct watch_node {
-    int wd; // 0: free
+    int wd; // 0: free; -1: there is no such watch any more, but some may be known to be below it
     uint32_t parent;
     uint32_t cookie;         // of the move that took it away
     bool detached;           // it is not where it was; if it does not turn up elsewhere it goes
     bool seen;               // by the scan of everything that is going on
+    bool unsure;             // it is here only because an event said so
     bool doomed;             // used while they are removed
     uint8_t scan;            // enum watch_scan
     uint32_t by_wd, by_name; // the next in the slot, plus 1
@@ -55,6 +56,8 @@ void watch_detach(struct watch_table *t, struct watch_node *node, uint32_t cooki
 // above.
 void watch_attach(struct watch_table *t, struct watch_node *node, const struct watch_node *dir,
                   const char *name);
+// The watch has gone. Its place here is kept until watch_remove.
+void watch_bury(struct watch_table *t, struct watch_node *node);
 void watch_remove(struct watch_table *t, struct watch_node *node);
 // Relative to the first: "" for itself. Its length, or -ENAMETOOLONG.
 int watch_path(const struct watch_table *t, const struct watch_node *node, char *ret, size_t size);

@@ -20,6 +20,7 @@
 
 enum {
     LOOK_MS = 5000, // how often it is made sure that what is watched is still there
+    AGAIN_MS = 50,  // until what failed is tried again, if nothing else happens
     EVENTS_SIZE = 64 * 1024,
 };
 
@@ -110,7 +111,7 @@ static void went(struct watch *w, struct watch_node *dir, const struct inotify_e
     struct watch_node *node = watch_child(t, dir, ev->name);
     struct watch_node *old = w->displaced != 0 ? &t->node[w->displaced - 1] : NULL;
     // Two that are exchanged: the first has just taken the name of the second, which goes now.
-    if ((ev->mask & IN_MOVED_FROM) && old != NULL && old->wd != 0 && old->detached &&
+    if ((ev->mask & IN_MOVED_FROM) && old != NULL && old->wd > 0 && old->detached &&
         &t->node[old->parent] == dir && strcmp(old->name, ev->name) == 0) {
         node = old;
         w->displaced = 0;
@@ -125,7 +126,7 @@ static void went(struct watch *w, struct watch_node *dir, const struct inotify_e
 
 static bool has_moved(const struct watch_node *node, uint32_t cookie)
 {
-    return node->wd != 0 && node->detached && node->cookie == cookie;
+    return node->wd > 0 && node->detached && node->cookie == cookie;
 }
 
 // Nearly always it is the one before.
@@ -142,6 +143,9 @@ static struct watch_node *find_moved(struct watch *w, uint32_t cookie)
     return NULL;
 }
 
+// By now another directory may have the name than when the event was written, and then the one that
+// is known by the name is not the one that moved. So what is taken from events alone, which keeps
+// the paths of those events right that follow, is looked at when there are no more.
 static int came(struct watch *w, struct watch_node *dir, const struct inotify_event *ev)
 {
     struct watch_node *node = ev->mask & IN_MOVED_TO ? find_moved(w, ev->cookie) : NULL;
@@ -153,6 +157,7 @@ static int came(struct watch *w, struct watch_node *dir, const struct inotify_ev
     }
     watch_displace(w, dir, ev->name);
     watch_attach(&w->table, node, dir, ev->name);
+    node->unsure = w->unsure = true;
     return 0;
 }
 
@@ -163,8 +168,8 @@ static int on_itself(struct watch *w, struct watch_node *node, const struct inot
         w->freed = true;
         w->gone |= root;
         if (!root) {
-            w->loose = true; // perhaps some below it are left
-            watch_remove(&w->table, node);
+            w->loose = true;
+            watch_bury(&w->table, node);
         }
         return 0;
     }
@@ -263,7 +268,7 @@ static int wait_and_read(struct watch *w)
     int r = work_flush(w->work);
     if (r < 0)
         return r;
-    int n = poll(p, 2, LOOK_MS);
+    int n = poll(p, 2, w->later || w->all ? AGAIN_MS : LOOK_MS);
     if (n < 0)
         return errno == EINTR ? 0 : -errno;
     if (p[1].revents != 0)

@@ -215,7 +215,8 @@ static int copy_row(void *data, const struct sandbox_row *row)
 {
     struct fleet *fleet = data;
     struct sandbox_row mine = *row;
-    char **texts[] = {&mine.id, &mine.slug, &mine.image, &mine.env, &mine.labels, &mine.user_id};
+    char **texts[] = {&mine.id,     &mine.slug,    &mine.image,   &mine.env,
+                      &mine.labels, &mine.user_id, &mine.network, &mine.secrets};
     struct err err = {0};
     if (fleet_tenant(fleet, row->tenant, &err) == NULL) {
         log_line(LOG_ERROR, "a sandbox without a tenant", "sandbox", row->id, "error", err.msg,

@@ -6,7 +6,9 @@
 // Quick requests are done at once and answered with HAND_DONE. Long ones (from HAND_LIST on) run in
 // a process of their own: HAND_DONE brings the end of a pipe from which their output is read (and
 // HAND_TAR_IN's to which its input is written), and HAND_ENDED comes when they have ended. Whoever
-// closes the pipe ends them; HAND_CANCEL does too.
+// closes the pipe ends them; HAND_CANCEL does too (a second one at once). HAND_DONE refuses what is
+// no request (EINVAL, ENAMETOOLONG, ENOSYS) or too much (EAGAIN); all that has to do with files,
+// also a path that is not there, is told by HAND_ENDED.
 #pragma once
 
 #include <stdint.h>
@@ -18,8 +20,10 @@ enum hand_type {
                    // bytes long, else its descriptor
     HAND_STAT,     // path (not following a last symbolic link with HAND_NO_FOLLOW)
     HAND_WRITE,    // path, data: the file has this content afterwards, or what it had before
-    HAND_CREATE,   // path: descriptor of a new file that has no name yet, and its number `handle`
-    HAND_COMMIT,   // handle: the new file replaces what has its name
+    HAND_CREATE,   // path: descriptor of a new file that has no name yet, and its number `handle`;
+                   // conditions hold now and at HAND_COMMIT. EMFILE: too many
+    HAND_COMMIT,   // handle: the new file replaces what has its name. EBADF: none of that number.
+                   // Done or failed, the handle is gone
     HAND_ABORT,    // handle: it goes
     HAND_MKDIR,    // path; with HAND_PARENTS those above it too
     HAND_MOVE,     // path to path2: rename; between file systems EXDEV
@@ -144,7 +148,7 @@ struct hand_progress {
 };
 struct hand_match {
     struct hand_record rec;
-    uint64_t line;   // from 1; HAND_REPLACE: how many were replaced in the file
+    uint64_t line;   // from 1; 0: only the name; HAND_REPLACE: how many were replaced in the file
     uint64_t column; // in bytes, from 1
     uint32_t path_len, text_len;
     // path NUL text NUL: the line, cut at 1 KiB around the match

@@ -14,9 +14,17 @@ import urllib.parse
 
 import api_helpers
 
-# All lead to 127.0.0.1; "rebound" leads to what nobody may reach, too.
-HOSTS = ["web.example", "api.example", "other.example", "a.wild.example", "evilwild.example", "wrong.example"]
-NAMES = HOSTS + ["wild.example", "deep.a.wild.example"]
+# All lead to 127.0.0.1, by /etc/hosts.
+NAMES = ["web.example", "api.example", "other.example", "wrong.example", "a.wild.example", "evilwild.example",
+         "wild.example", "deep.a.wild.example"]
+# And these by a name server: what it says is its own affair.
+SERVED = {
+    "served.example": ["127.0.0.1"],
+    "meta.example": ["169.254.169.254"],
+    "mixed.example": ["10.255.255.1", "127.0.0.1", "0.0.0.0"],
+    "server.example": ["127.0.0.1"],
+}
+NAME_SERVER = "127.53.0.1"
 
 
 def make_certificates(top):
@@ -87,8 +95,44 @@ class Handler(http.server.BaseHTTPRequestHandler):
     do_POST = do_PUT = do_HEAD = do_TRACE = do_GET
 
 
+class NameServer:
+    """Answers for SERVED, and keeps what it was asked for."""
+
+    def __init__(self):
+        self.asked = []
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.bind((NAME_SERVER, 53))
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        while True:
+            data, peer = self.socket.recvfrom(4096)
+            labels, at = [], 12
+            while data[at]:
+                labels.append(data[at + 1:at + 1 + data[at]].decode())
+                at += 1 + data[at]
+            question, name = data[12:at + 5], ".".join(labels).lower()
+            self.asked.append(name)
+            a = data[at + 2] == 1
+            addresses = SERVED.get(name, []) if a else []
+            code = 0 if name in SERVED else 3
+            answer = data[:2] + bytes([0x81, 0x80 | code, 0, 1, 0, len(addresses), 0, 0, 0, 0]) + question
+            for address in addresses:
+                answer += b"\xc0\x0c\0\1\0\1\0\0\0\1\0\4" + socket.inet_aton(address)
+            self.socket.sendto(answer, peer)
+
+
+class Web(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 512
+
+    def handle_error(self, *_):  # clients that are cut off are what this is about
+        pass
+
+
 class World:
     def __init__(self, top):
+        self.dns = NameServer()
         self.top = make_certificates(top)
         self.handler = type("Seen", (Handler,), {"seen": []})
         self.web = self.serve(False)
@@ -96,11 +140,11 @@ class World:
         self.echo = socket.create_server(("127.0.0.1", 0))
         self.echo_port = self.echo.getsockname()[1]
         threading.Thread(target=self.serve_echo, daemon=True).start()
+        (self.top / "resolv.conf").write_text(f"nameserver {NAME_SERVER}\nsearch search.example\n")
         (self.top / "hosts").write_text("127.0.0.1 localhost\n" + "".join(f"127.0.0.1 {n}\n" for n in NAMES))
 
     def serve(self, tls):
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), self.handler)
-        server.daemon_threads = True
+        server = Web(("127.0.0.1", 0), self.handler)
         if tls:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(self.top / "host.pem", self.top / "host.key")
@@ -130,11 +174,11 @@ class World:
         return self.handler.seen
 
     def serve_cay(self, data, *flags):
-        """A server whose resolver knows the names: it has an /etc/hosts of its own."""
+        """A server with a resolver of its own: in its mount namespace /etc/hosts and /etc/resolv.conf are ours."""
         wrapper = self.top / "cay-with-hosts"
         cay = api_helpers.CAY
         wrapper.write_text(f"#!/bin/sh\nexec unshare --mount sh -c 'mount --bind {self.top}/hosts /etc/hosts && "
-                           f"exec {cay} \"$@\"' cay \"$@\"\n")
+                           f"mount --bind {self.top}/resolv.conf /etc/resolv.conf && exec {cay} \"$@\"' cay \"$@\"\n")
         wrapper.chmod(0o755)
         api_helpers.CAY = str(wrapper)
         try:

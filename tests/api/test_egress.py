@@ -171,8 +171,8 @@ def test_denied_programs_are_told_what_to_do(net, make, world):
     text = run(net, box, "curl -sSv https://other.example/")
     assert "403" in text
     assert "other.example:443 is not allowed" in run(
-        net, box, "printf 'CONNECT other.example:443 HTTP/1.1\\r\\nHost: other.example:443\\r\\n\\r\\n' | "
-                  "timeout 20 bash -c 'exec 3<>/dev/tcp/127.0.0.1/3128; cat >&3; head -n 9 <&3'")
+        net, box, "printf 'CONNECT other.example:443 HTTP/1.1\\r\\nHost: other.example:443\\r\\nConnection: close\\r\\n\\r\\n' | "
+                  "timeout 20 bash -c 'exec 3<>/dev/tcp/127.0.0.1/3128; cat >&3; cat <&3'")
     assert "other.example" in json.dumps(decided(net, box, decision="deny", port=443))
 
 
@@ -316,6 +316,28 @@ def test_the_name_server(net, make):
     assert run(net, box, "getent hosts web.example").startswith(address)
 
 
+def test_names_are_resolved_outside_and_checked(net, make, world):
+    box = make({"allow": ["*.example:*"]})
+    for curl in [DIRECT, "curl -sS -m 30"]:
+        assert run(net, box, f"{curl} http://served.example:{world.web}/ {CODE}") == "200"
+        # Only what is open of what the name server says is connected to.
+        assert run(net, box, f"{curl} http://mixed.example:{world.web}/ {CODE}") == "200"
+    assert "metadata" in run(net, box, "curl -sS http://meta.example/")
+    assert run(net, box, f"{DIRECT} http://meta.example:81/").startswith("curl: (")
+    assert "the server itself" in run(net, box, f"curl -sS http://server.example:{net.server.port}/health")
+    # The search list of the machine is not for names of boxes.
+    assert "no such name" in run(net, box, "curl -sS http://absent.example/")
+    assert [n for n in world.dns.asked if "search" in n] == []
+
+
+def test_no_question_leaves_the_machine(net, make, world):
+    box = make({"allow": ["served.example"]})
+    before = len(world.dns.asked)
+    run(net, box, "for i in 1 2 3; do getent hosts secret$i.data.example; getent hosts served.example; done; "
+                  "curl -sS http://secret4.data.example/")
+    assert world.dns.asked[before:] == []
+
+
 # --- while it runs
 
 
@@ -393,7 +415,7 @@ def test_many_connections_at_once(net, make, world):
     box = make({"allow": [f"web.example:{world.web}"]})
     script = f"""
 import socket
-all = [socket.create_connection(("127.0.0.1", 3128)) for i in range(400)]
+all = [socket.create_connection(("127.0.0.1", 3128)) for i in range(300)]
 for s in all[:200]: s.sendall(b"GET http://web.example:{world.web}/ HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n")
 print(sum(s.recv(12) == b"HTTP/1.1 200" for s in all[:200]))
 for s in all: s.close()

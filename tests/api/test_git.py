@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Git in a box: clone, status, diff, commit, against a real git server; and what a repository must not make it do."""
 
+import http.server
 import itertools
+import json
 import tempfile
+import threading
 
 import pytest
-from api_helpers import Client
-from git_server import BASIC, HOST, PASSWORD, USER, GitServer
+from api_helpers import Client, Server, at_once, eventually
+from conftest import need_root
+from git_server import BASIC, HOST, PASSWORD, USER, GitServer, git
 
 numbers = itertools.count(1)
 WORK = "/workspace"
@@ -33,9 +37,6 @@ def server(request):
 
 @pytest.fixture(scope="module")
 def make_module_server(top):
-    from conftest import need_root
-    from api_helpers import Server
-
     need_root()
     servers = []
 
@@ -110,8 +111,6 @@ def test_clone_with_all_of_it(box, remote):
 
 
 def test_clone_of_an_empty_repository(box, remote):
-    from git_server import git
-
     git("init", "-q", "--bare", "-b", "main", f"{remote.root}/open/empty.git")
     done = box.clone("open/empty.git")
     assert done["success"] and done["commit"] is None
@@ -315,7 +314,7 @@ def test_diff_has_new_files_and_leaves_the_index_alone(box):
     assert "+more" in found["diff"] and "+++ b/d/new\n" in found["diff"] and "+new\n" in found["diff"]
     assert not found["truncated"]
     box.sh(f"cd {WORK}/hello && cmp .git/index /tmp/before && git status --porcelain=v2 | cmp - /tmp/status")
-    assert "cay" not in box.sh(f"ls {WORK}/hello/.git")
+    eventually(lambda: "cay" not in box.sh(f"ls {WORK}/hello/.git"))
     # The patch is one: it makes the same tree of what was committed.
     box.sh(f"git clone -q {WORK}/hello /tmp/again")
     box.api.ok("POST", f"/sandbox/{box.name}/exec", {"argv": ["tee", "/tmp/patch"], "stdin": found["diff"]})
@@ -343,7 +342,7 @@ def test_a_large_diff_is_cut(box):
     box.sh(f"git init -q {WORK}/big && cd {WORK}/big && seq 1 3000000 > a")
     found = box.look("diff", f"{WORK}/big")
     assert found["truncated"] and len(found["diff"]) <= 16 * 1024 * 1024
-    assert "cay" not in box.sh(f"ls {WORK}/big/.git")
+    eventually(lambda: "cay" not in box.sh(f"ls {WORK}/big/.git"))
 
 
 def test_commit(box):
@@ -404,6 +403,46 @@ def test_no_repository(api, box, what):
 
 def test_commit_without_a_repository(box):
     box.commit(path="/tmp").error(404, "GIT_REPO_NOT_FOUND", "/tmp")
+
+
+# -- clients that go
+
+
+class Slow(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.server.asked.set()
+        self.server.go_on.wait(60)
+        self.close_connection = True
+
+    def log_message(self, *_):
+        pass
+
+
+def test_a_client_that_goes_takes_its_clone_with_it(box, api):
+    slow = http.server.ThreadingHTTPServer((HOST, 0), Slow)
+    slow.daemon_threads = True
+    slow.asked, slow.go_on = threading.Event(), threading.Event()
+    threading.Thread(target=slow.serve_forever, daemon=True).start()
+    port = slow.server_address[1]
+    api.ok("PATCH", f"/sandbox/{box.name}", {"network": {"allow": [f"{HOST}:{port}"]}})
+    connection = api.connect()
+    headers, body = api.head({}, {"repoUrl": f"http://{HOST}:{port}/x/y.git"})
+    connection.request("POST", f"/sandbox/{box.name}/git/checkout", body, headers)
+    assert slow.asked.wait(60)
+    assert "git" in box.sh("cat /proc/*/comm")
+    connection.close()
+    eventually(lambda: "git" not in box.sh("cat /proc/*/comm 2>/dev/null", None).split())
+    slow.go_on.set()
+    slow.shutdown()
+    slow.server_close()
+
+
+def test_many_at_once(box):
+    box.clone()
+    box.sh(f"cd {WORK}/hello && echo new > new")
+    jobs = [lambda what=what: box.look(what) for what in ("status", "diff") * 8]
+    assert {json.dumps(found["files"][0]["path"]) for found in at_once(*jobs)} == {'"new"'}
+    eventually(lambda: "cay" not in box.sh(f"ls {WORK}/hello/.git"))
 
 
 # -- what a repository must not make us run: each plants a canary, and shows that plain git would run it
@@ -549,8 +588,6 @@ def test_no_credential_helper_is_asked(api, remote, secret):
 def test_submodules_are_left_alone(box, remote):
     modules = f'[submodule "s"]\n\tpath = s\n\turl = ext::sh -c touch% {CANARY}\n'
     remote.repo("open/mother.git", {".gitmodules": modules, "a": "a\n"})
-    from git_server import git
-
     work = f"{remote.root}/open/mother.git.work"
     git("update-index", "--add", "--cacheinfo", f"160000,{remote.head},s", cwd=work)
     git("commit", "-qm", "module", cwd=work)

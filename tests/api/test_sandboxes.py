@@ -5,7 +5,8 @@ import pytest
 from api_helpers import at_once, eventually
 
 FIELDS = {"success", "sandboxId", "id", "slug", "status", "image", "limits", "labels", "userId", "provider", "box", "boxes",
-          "sleepAfter", "keepAlive", "ephemeral", "createdAt", "updatedAt", "lastActiveAt", "workspaceSyncedAt"}
+          "sleepAfter", "keepAlive", "ephemeral", "createdAt", "updatedAt", "lastActiveAt", "workspaceSyncedAt",
+          "network", "secrets"}
 
 
 def test_create(api):
@@ -116,7 +117,7 @@ def test_patch(api, box):
     assert hungry["success"] is False and hungry["reason"] in ("oom", "exit", "signal"), hungry
     unchanged = api.ok("PATCH", f"/sandbox/{box}", {})
     assert unchanged["limits"] == changed["limits"]
-    for field in ("id", "image", "ephemeral", "userId"):
+    for field in ("id", "image", "ephemeral", "userId", "gitUrl", "gitBranch"):
         api("PATCH", f"/sandbox/{box}", {field: "x"}).error(400, "INVALID_REQUEST", field, "changed")
     api("PATCH", f"/sandbox/{box}", {"memory": "1k"}).error(400, "INVALID_REQUEST", "memory")
     api("PATCH", "/sandbox/nobody", {}).error(404, "NOT_FOUND")

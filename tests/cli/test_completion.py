@@ -38,6 +38,8 @@ def test_commands():
 
 def test_subcommands():
     assert complete("token", "") == {"create", "ls", "revoke"}
+    assert complete("secret", "") == {"set", "ls", "rm"}
+    assert complete("secret", "set", "--up") == {"--upstream"}
     assert complete("image", "b") == {"build"}
     assert complete("token", "create", "--te") == {"--tenant"}
 

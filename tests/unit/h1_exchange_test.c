@@ -711,6 +711,24 @@ CHECK_CASE(decisions)
     kit_got(&kit, GET);
     kit_finish(&kit);
 
+    kit_begin(&kit); // the upstream leaves while the owner, who counts on it, thinks
+    kit_say(&kit, GET);
+    kit_reply(&kit, OK("0"));
+    kit.later = true;
+    kit_say(&kit, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\nx");
+    kit_end_up(&kit);
+    auto_buf head;
+    buf_init(&head, 100);
+    (void)buf_append_str(&head, GET);
+    kit.later = false;
+    exchange_forward(kit.x, &head, NULL);
+    kit_settle(&kit);
+    assert_int_equal(kit.asked, 3);
+    assert_int_equal(kit.n_up, 2);
+    kit_reply(&kit, OK("0"));
+    kit_heard(&kit, OK("0") OK("0"));
+    kit_finish(&kit);
+
     kit_begin(&kit);
     kit.release = true;
     kit_say(&kit, "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\nbytes");

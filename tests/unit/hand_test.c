@@ -377,11 +377,13 @@ static void test_create_late(void **state)
     fd_close(got.fd[0]);
     assert_int_equal(unlink(f), 0);
     assert_int_equal(settle(talk, HAND_COMMIT, handle), ENOENT);
+#ifndef HAND_NO_TMPFILE // else the directory is not empty
     talk_mkdir(talk, "d");
     handle = create(talk, talk_path(talk, "d/f"), 0);
     fd_close(got.fd[0]);
     assert_int_equal(rmdir(talk_path(talk, "d")), 0);
     assert_int_equal(settle(talk, HAND_COMMIT, handle), ENOENT);
+#endif
     handle = create(talk, talk_path(talk, "becomes"), 0);
     fd_close(got.fd[0]);
     talk_mkdir(talk, "becomes");

@@ -212,9 +212,9 @@ CHECK_CASE(answers)
         &by_host, text,
         "HTTP/1.1 200 Fine\r\nSet-Cookie: a=b; Path=/\r\nset-cookie: c=d \r\n"
         "Set-Cookie: domain=e\r\nClear-Site-Data: *\r\nAlt-Svc: x\r\nA: b\r\nFraming: answer\r\n\r\n");
-    check_answer(
-        &by_path, text,
-        "HTTP/1.1 200 Fine\r\nA: b\r\nContent-Security-Policy: sandbox\r\nFraming: answer\r\n\r\n");
+    check_answer(&by_path, text,
+                 "HTTP/1.1 200 Fine\r\nA: b\r\nContent-Security-Policy: sandbox\r\n"
+                 "X-Content-Type-Options: nosniff\r\nFraming: answer\r\n\r\n");
     check_answer(&by_path, "HTTP/1.1 100 Go\r\nSet-Cookie: a=b\r\n\r\n",
                  "HTTP/1.1 100 Go\r\nFraming: answer\r\n\r\n");
 }
