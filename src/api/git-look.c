@@ -336,7 +336,8 @@ static void on_base(struct git *git)
     (void)snprintf(from, sizeof from, "%s/index", git->own);
     (void)snprintf(git->index, sizeof git->index, "%s/cay-%016llx", git->own,
                    (unsigned long long)number);
-    const char *const argv[] = {"cp", "--", from, git->index, NULL};
+    // With its time: by that git knows which files may have changed since without being any longer.
+    const char *const argv[] = {"cp", "-p", "--", from, git->index, NULL};
     git_run_tool(git, argv, on_copied);
 }
 

@@ -112,10 +112,17 @@ static void put_parameters(struct json *j, const struct route *r)
 
 static void put_body(struct json *j, const struct route *r)
 {
-    if (r->body == NULL)
+    if (r->body == NULL && !(r->flags & ROUTE_STREAM_BODY))
         return;
     open_key(j, "requestBody");
     open_key(j, "content");
+    if (r->body == NULL) { // bytes, of any length
+        open_key(j, "application/octet-stream");
+        json_close_object(j);
+        json_close_object(j);
+        json_close_object(j);
+        return;
+    }
     open_key(j, "application/json");
     json_key(j, "schema");
     put_ref(j, r->body->name);

@@ -1,8 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 
+#include "api/api-internal.h"
 #include "api/preview-internal.h"
+
+void preview_make_id(struct api *api, char ret[PREVIEW_ID_MAX])
+{
+    (void)snprintf(ret, PREVIEW_ID_MAX, "%s-%" PRIx64, api->id_prefix, api->requests++);
+}
 
 static void append_escaped(struct buf *ret, const char *text)
 {

@@ -1,13 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers that a preview gives itself.
+// What the files of previews share: preview.c has the connections, preview-door.c finds out who may
+// come in.
 #pragma once
 
 #include <stdbool.h>
+#include <sys/queue.h>
 
 #include "api/preview.h"
 #include "base/buf.h"
 #include "base/err.h"
 #include "edge/error.h"
+
+struct preview;
+struct sandbox;
+TAILQ_HEAD(preview_list, preview);
+
+struct previews {
+    struct api *api;
+    struct preview_where where;
+    struct preview_list list;
+    unsigned n;
+    bool draining;
+};
+
+// Somebody who may come in.
+struct preview_visit {
+    struct http_request *req;
+    struct sandbox *s;
+    uint16_t port;
+    const char *prefix;  // by path: what is cut off the target; NULL: by host
+    struct token *token; // the API's, that let him in; NULL: the port's did
+};
+
+// Takes the request's connection. -1 and err: it is still there to be answered.
+int preview_start(struct previews *previews, const struct preview_visit *visit, struct err *err);
+
+// --- answers that a preview gives itself
+
+enum { PREVIEW_ID_MAX = 48 };
+void preview_make_id(struct api *api, char ret[PREVIEW_ID_MAX]); // of a request
 
 struct preview_error {
     enum error_kind kind;

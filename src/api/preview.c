@@ -2,12 +2,10 @@
 #include "api/preview.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/queue.h>
 
 #include "api/auth.h"
 #include "api/call.h"
@@ -22,7 +20,6 @@ enum {
     CONNECTIONS_MAX = 4096, // each may hold 128 KiB
     PER_SANDBOX_MAX = 1024,
     HEAD_MAX = 64 * 1024,
-    ID_MAX = 48,
     TOUCH_MS = 1000, // activity is noted so often
 };
 
@@ -40,20 +37,10 @@ struct preview {
     char *host;   // of all its requests
     char *prefix; // of the path
     char peer[64];
-    char id[ID_MAX]; // of the request at hand
+    char id[PREVIEW_ID_MAX]; // of the request at hand
     bool wants_html;
     uint64_t touched;
     struct buf head; // of the request that waits for its connection
-};
-
-TAILQ_HEAD(preview_list, preview);
-
-struct previews {
-    struct api *api;
-    struct preview_where where;
-    struct preview_list list;
-    unsigned n;
-    bool draining;
 };
 
 // --- life
@@ -191,7 +178,7 @@ static bool accepts_html(const struct h1_head *head)
 static void begin(struct preview *p, struct exchange *x, const struct h1_head *head)
 {
     struct api *api = p->all->api;
-    (void)snprintf(p->id, sizeof p->id, "%s-%" PRIx64, api->id_prefix, api->requests++);
+    preview_make_id(api, p->id);
     p->wants_html = accepts_html(head);
     buf_reset(&p->head);
     // Another one by path may be somebody else's, which is for the server to find out.
@@ -261,20 +248,30 @@ static void set_peer(struct preview *p, const char *peer)
                    peer + six);
 }
 
-static struct preview *preview_new(struct previews *all, struct http_request *req,
-                                   struct sandbox *s, uint16_t port)
+static struct preview *preview_new(struct previews *all, const struct preview_visit *visit)
 {
     struct preview *p = calloc(1, sizeof *p);
     if (p == NULL)
         abort();
+    const char *host = http_header(visit->req, "Host");
     p->all = all;
     p->refs = 1;
-    p->s = sandbox_ref(s);
-    p->port = port;
-    p->host = copy(http_header(req, "Host") != NULL ? http_header(req, "Host") : "");
+    p->s = sandbox_ref(visit->s);
+    p->port = visit->port;
+    p->host = copy(host != NULL ? host : "");
+    p->prefix = visit->prefix != NULL ? copy(visit->prefix) : NULL;
+    p->token = visit->token;
+    if (p->token != NULL)
+        p->token->refs++;
     p->rules = (struct preview_rules){
-        .peer = p->peer, .tls = all->where.tls, .is_ours = is_ours, .data = all};
-    set_peer(p, http_peer(req));
+        .by_path = p->prefix != NULL,
+        .prefix = p->prefix,
+        .peer = p->peer,
+        .tls = all->where.tls,
+        .is_ours = is_ours,
+        .data = all,
+    };
+    set_peer(p, http_peer(visit->req));
     buf_init(&p->head, HEAD_MAX);
     return p;
 }
@@ -300,7 +297,7 @@ static int check_room(const struct preview *p, struct err *err)
 }
 
 // Takes the connection. The request, whose head the server has read, is read once more.
-static int start(struct preview *p, struct http_request *req, struct err *err)
+static int take(struct preview *p, struct http_request *req, struct err *err)
 {
     auto_buf early;
     buf_init(&early, 4 * HEAD_MAX);
@@ -331,219 +328,13 @@ static int start(struct preview *p, struct http_request *req, struct err *err)
     return 0;
 }
 
-// --- by host
-
-bool preview_is_host(const struct previews *all, const char *host)
+int preview_start(struct previews *all, const struct preview_visit *visit, struct err *err)
 {
-    struct preview_name name;
-    return host != NULL && preview_read_host(host, all->where.domain, &name) != PREVIEW_NONE;
-}
-
-static void reply_error(struct previews *all, struct http_request *req, enum error_kind kind,
-                        const char *message)
-{
-    struct buf body;
-    char id[ID_MAX];
-    const char *accept = http_header(req, "Accept");
-    (void)snprintf(id, sizeof id, "%s-%" PRIx64, all->api->id_prefix, all->api->requests++);
-    struct preview_error error = {kind, message, id,
-                                  accept != NULL && strstr(accept, "text/html") != NULL};
-    buf_init(&body, HEAD_MAX);
-    const char *type = preview_write_error(&error, &body);
-    http_add_header(req, "X-Request-Id", id);
-    http_add_header(req, "Cache-Control", "no-store");
-    http_reply_close(req, error_status(kind), type, &body);
-    buf_done(&body);
-}
-
-// The sandbox that has this slug, if its port has this token; else NULL, and err when that could
-// not be found out. An unknown slug takes as long to tell as a wrong token.
-static struct sandbox *find_by_name(struct previews *all, const struct preview_name *name,
-                                    struct err *err)
-{
-    struct sandbox_row row = {0};
-    struct port_row port = {0};
-    struct sandbox *s = NULL;
-    int found = db_sandbox_by_slug(all->api->db, name->slug, &row, err);
-    int open = found < 0 ? -1 : db_port_get(all->api->db, row.number, name->port, &port, err);
-    if (open >= 0 && preview_token_same(open > 0 ? port.token : "", name->token) && found > 0)
-        s = fleet_find(all->api->fleet, row.tenant, row.id, err);
-    if (s == NULL && err->code == ERR_NOT_FOUND)
-        *err = (struct err){0};
-    sandbox_row_done(&row);
-    port_row_done(&port);
-    return s;
-}
-
-void preview_by_host(struct previews *all, struct http_request *req)
-{
-    struct err err = {0};
-    struct preview_name name;
-    struct sandbox *s = NULL;
-    const char *host = http_header(req, "Host");
-    if (preview_read_host(host, all->where.domain, &name) == PREVIEW_GOOD)
-        s = find_by_name(all, &name, &err);
-    if (s == NULL) {
-        bool broken = err.code != ERR_NONE;
-        reply_error(all, req, broken ? ERROR_INTERNAL : ERROR_INVALID_TOKEN,
-                    broken ? "something went wrong inside Cay"
-                           : "there is no such preview: its port may have been closed, or the "
-                             "address is not complete");
-        return;
-    }
-    if (all->draining) {
-        reply_error(all, req, ERROR_UNAVAILABLE, "the server is being stopped; try again shortly");
-        return;
-    }
-    struct preview *p = preview_new(all, req, s, name.port);
-    if (start(p, req, &err) < 0) {
-        reply_error(all, req, error_of(err.code), err.msg);
+    struct preview *p = preview_new(all, visit);
+    int r = take(p, visit->req, err);
+    if (r < 0)
         preview_unref(p);
-    }
-}
-
-// --- by path
-
-bool preview_is_path(const char *target)
-{
-    static const char prefix[] = "/sandbox/";
-    if (strncmp(target, prefix, sizeof prefix - 1) != 0)
-        return false;
-    const char *rest = strchr(target + sizeof prefix - 1, '/');
-    return rest != NULL && strncmp(rest, "/proxy/", 7) == 0;
-}
-
-struct by_path {
-    char id[EDGE_NAME_MAX + 1];
-    uint16_t port;
-    size_t len; // of the target, up to the port
-    bool has_rest;
-};
-
-// The id is not decoded: those that there are need no escape.
-static int read_path(struct call *call, const char *target, struct by_path *ret)
-{
-    const char *id = target + sizeof "/sandbox/" - 1;
-    size_t n_id = strcspn(id, "/");
-    const char *port = id + n_id + sizeof "/proxy/" - 1;
-    size_t n_port = strcspn(port, "/?");
-    if (n_id == 0 || n_id > EDGE_NAME_MAX) {
-        call_error(call, ERROR_NOT_FOUND, NULL, "there is no such sandbox");
-        return -1;
-    }
-    if (!preview_read_port(port, n_port, &ret->port)) {
-        call_error(call, ERROR_INVALID_REQUEST, NULL, "'%.*s' is no port: 1 to 65535, in digits",
-                   (int)(n_port < 20 ? n_port : 20), port);
-        return -1;
-    }
-    (void)snprintf(ret->id, sizeof ret->id, "%.*s", (int)n_id, id);
-    ret->len = (size_t)(port + n_port - target);
-    ret->has_rest = port[n_port] == '/';
-    return 0;
-}
-
-struct search {
-    struct api *api;
-    uint16_t port;
-    const char *token;
-    int64_t tenant; // found
-};
-
-// Several tenants may have a sandbox of this id; the token is one's port's.
-static int see_sandbox(void *data, const struct sandbox_row *row)
-{
-    struct search *search = data;
-    struct port_row port = {0};
-    struct err err = {0};
-    if (db_port_get(search->api->db, row->number, search->port, &port, &err) > 0 &&
-        preview_token_same(port.token, search->token))
-        search->tenant = row->tenant;
-    port_row_done(&port);
-    return 0;
-}
-
-// Who asks, by the port's token or by the API's. 0, or -1 when it was refused.
-static int let_in(struct call *call, const struct by_path *path, bool *ret_by_token)
-{
-    struct err err = {0};
-    char token[PREVIEW_TOKEN_MAX + 1];
-    const char *target = http_target(call->req);
-    int given = preview_query_token(target, strlen(target), token, sizeof token);
-    *ret_by_token = given != 0;
-    if (given == 0)
-        return auth_check(call);
-    struct search search = {.api = call->api, .port = path->port, .token = token};
-    if (given > 0 &&
-        db_sandbox_each_by_id(call->api->db, path->id, see_sandbox, &search, &err) < 0) {
-        call_fail(call, &err);
-        return -1;
-    }
-    if (search.tenant == 0) {
-        call_error(call, ERROR_INVALID_TOKEN, NULL, "there is no such preview");
-        return -1;
-    }
-    call->tenant = search.tenant;
-    return 0;
-}
-
-static void redirect_to_slash(struct call *call, const struct by_path *path)
-{
-    auto_buf to;
-    struct buf none;
-    const char *target = http_target(call->req);
-    buf_init(&to, EDGE_REPLY_HEADERS_MAX / 2);
-    buf_init(&none, 0);
-    (void)buf_append(&to, target, path->len);
-    (void)buf_append_char(&to, '/');
-    (void)buf_append_str(&to, target + path->len);
-    if (to.failed == 0)
-        http_add_header(call->req, "Location", buf_str(&to));
-    call_reply(call, 308, NULL, &none);
-}
-
-static void start_by_path(struct call *call, struct sandbox *s, const struct by_path *path,
-                          bool by_token)
-{
-    struct err err = {0};
-    struct previews *all = call->api->previews;
-    struct preview *p = preview_new(all, call->req, s, path->port);
-    p->prefix = strndup(http_target(call->req), path->len);
-    if (p->prefix == NULL)
-        abort();
-    p->rules.by_path = true;
-    p->rules.prefix = p->prefix;
-    if (!by_token && call->token != NULL) {
-        p->token = call->token;
-        p->token->refs++;
-    }
-    if (start(p, call->req, &err) < 0) {
-        call_fail(call, &err);
-        preview_unref(p);
-        return;
-    }
-    call->req = NULL;
-    call->stop = NULL;
-    call_count(call, 200);
-}
-
-void preview_by_path(struct call *call)
-{
-    struct err err = {0};
-    struct by_path path = {0};
-    bool by_token;
-    if (read_path(call, http_target(call->req), &path) < 0 || let_in(call, &path, &by_token) < 0)
-        return;
-    struct sandbox *s = fleet_find(call->api->fleet, call->tenant, path.id, &err);
-    if (s == NULL && err.code == ERR_NOT_FOUND)
-        call_error(call, ERROR_NOT_FOUND, NULL, "there is no sandbox '%.128s'", path.id);
-    else if (s == NULL)
-        call_fail(call, &err);
-    else if (call->api->previews->draining)
-        call_error(call, ERROR_UNAVAILABLE, NULL, "the server is being stopped; try again shortly");
-    else if (!path.has_rest)
-        redirect_to_slash(call, &path);
-    else
-        start_by_path(call, s, &path, by_token);
+    return r;
 }
 
 // --- all of them

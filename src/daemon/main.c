@@ -28,7 +28,9 @@
 #include "sandbox/sandbox.h"
 
 enum { FD_KEEPER = 3, FD_CONF, FD_TCP, FD_UNIX };
-enum { MOVERS = 4 }; // threads: one that waits for a disk holds up what it has beside that
+// Threads. One that waits for a disk holds up what it has beside that, so that conversations have
+// some of their own.
+enum { FILE_MOVERS = 4, RELAY_MOVERS = 2 };
 enum { CONF_MAX = 64 * 1024, CHECKPOINT_MS = 5000, DRAIN_LOOK_MS = 20 };
 
 struct daemon {
@@ -38,7 +40,7 @@ struct daemon {
     char *db_path;
     int logs_fd;
     int dir_fd; // DATA/daemon
-    struct mover *mover;
+    struct mover *files, *relays;
     struct secrets *secrets;
     struct egress *egress;
     struct fleet *fleet;
@@ -187,7 +189,7 @@ static int serve(struct daemon *d, struct err *err)
         .loop = &d->loop,
         .db = d->db,
         .fleet = d->fleet,
-        .mover = d->mover,
+        .mover = d->files,
         .secrets = d->secrets,
         .egress = d->egress,
         .preview_domain = d->conf.preview_domain,
@@ -236,7 +238,7 @@ static int open_egress(struct daemon *d, struct err *err)
     const struct egress_config config = {
         .loop = &d->loop,
         .fleet = d->fleet,
-        .mover = d->mover,
+        .mover = d->relays,
         .secrets = d->secrets,
         .opened = d->conf.egress_private,
         .ca_file = d->conf.egress_ca,
@@ -292,7 +294,8 @@ static int start(struct daemon *d, struct err *err)
     (void)signal(SIGPIPE, SIG_IGN);
     if (open_files(d, err) < 0 || uv_loop_init(&d->loop) < 0)
         return err->code != ERR_NONE ? -1 : err_set(err, ERR_INTERNAL, "no event loop");
-    if (confine(err) < 0 || mover_open(&d->loop, MOVERS, &d->mover, err) < 0 ||
+    if (confine(err) < 0 || mover_open(&d->loop, FILE_MOVERS, &d->files, err) < 0 ||
+        mover_open(&d->loop, RELAY_MOVERS, &d->relays, err) < 0 ||
         secrets_open(d->db, d->dir_fd, &d->secrets, err) < 0)
         return -1;
     start_handles(d);
@@ -313,8 +316,10 @@ static void finish(struct daemon *d)
         http_stop(d->http);
     if (d->egress != NULL)
         egress_close(d->egress);
-    if (d->mover != NULL) // before those whose descriptors its threads have
-        mover_close(d->mover);
+    if (d->files != NULL) // before those whose descriptors its threads have
+        mover_close(d->files);
+    if (d->relays != NULL)
+        mover_close(d->relays);
     api_free(d->api);
     fleet_free(d->fleet);
     uv_walk(&d->loop, close_all, NULL);

@@ -135,7 +135,7 @@ int db_secret_put(struct db *db, const struct secret_row *row, struct err *err);
 int db_secret_get(struct db *db, int64_t tenant, const char *name, struct secret_row *ret,
                   struct err *err);
 int db_secret_del(struct db *db, int64_t tenant, const char *name, struct err *err); // synced; 1, 0
-typedef int (*db_secret_fn)(void *data, const struct secret_row *row); // not 0: stop
+typedef int (*db_secret_fn)(void *data, const struct secret_row *row);               // not 0: stop
 int db_secret_each(struct db *db, int64_t tenant, db_secret_fn fn, void *data,
                    struct err *err); // by name; tenant 0: all
 void secret_row_done(struct secret_row *row);
@@ -153,7 +153,7 @@ int db_port_put(struct db *db, const struct port_row *row,
 int db_port_get(struct db *db, int64_t sandbox, int64_t port, struct port_row *ret,
                 struct err *err);
 int db_port_del(struct db *db, int64_t sandbox, int64_t port, struct err *err); // synced; 1, 0
-typedef int (*db_port_fn)(void *data, const struct port_row *row); // not 0: stop
+typedef int (*db_port_fn)(void *data, const struct port_row *row);              // not 0: stop
 int db_port_each(struct db *db, int64_t sandbox, db_port_fn fn, void *data,
                  struct err *err); // by port
 void port_row_done(struct port_row *row);

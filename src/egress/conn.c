@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,12 +106,12 @@ void conn_recheck(struct conn *conn)
 {
     const struct outlet *outlet = conn->outlet;
     const char *why;
-    bool stays = !outlet_is_used_up(outlet);
+    bool stays = !outlet_is_used_up(outlet) && conn->kind != CONN_DENIED;
     if (conn->ending)
         return;
     if (conn->secret[0] != '\0')
         stays &= outlet_may_use(outlet, conn->secret);
-    else if (conn->has_target && conn->kind != CONN_DENIED)
+    else if (conn->has_target)
         stays &= policy_allows_host(outlet->policy, conn->host, conn->port, &why);
     // A list was made of "internet": what was not looked at then is now.
     if (conn->kind == CONN_TUNNEL && !conn->by_name &&
@@ -233,6 +234,7 @@ void conn_accept(struct outlet *outlet, int fd)
 {
     struct sockaddr_storage here = {0};
     socklen_t len = sizeof here;
+    int on = 1;
     struct conn *conn = conn_new(outlet, fd);
     struct sockaddr_in v4;
     if (getsockname(fd, (struct sockaddr *)&here, &len) < 0 || here.ss_family != AF_INET) {
@@ -240,6 +242,7 @@ void conn_accept(struct outlet *outlet, int fd)
         return;
     }
     (void)memcpy(&v4, &here, sizeof v4);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     uint16_t port = ntohs(v4.sin_port);
     if (ntohl(v4.sin_addr.s_addr) >> 24 != IN_LOOPBACKNET) {
         go_transparent(conn, v4.sin_addr, port);

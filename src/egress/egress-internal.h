@@ -78,6 +78,7 @@ struct outlet {
 struct outlet *outlet_open(struct egress *egress, struct sandbox *s);
 void outlet_changed(struct outlet *outlet); // its settings: reads them again
 void outlet_close(struct outlet *outlet);
+void outlet_tick(struct outlet *outlet); // once a second
 void outlet_unref(struct outlet *outlet);
 void outlet_conn_ended(struct outlet *outlet);                        // there is room for another
 bool outlet_is_limited(const struct outlet *outlet);                  // maxBytes or bytesPerSecond
@@ -92,7 +93,7 @@ void note_decision(struct outlet *outlet, const char *host, uint16_t port, bool 
                    const char *why, enum via via);
 void note_end(struct outlet *outlet, const char *host, uint16_t port, uint64_t bytes,
               const char *why);
-void notes_tick(struct outlet *outlet); // once a second
+void notes_tick(struct outlet *outlet);
 void notes_flush(struct outlet *outlet);
 
 // --- conn.c

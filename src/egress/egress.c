@@ -61,7 +61,7 @@ static void on_tick(uv_timer_t *timer)
     struct egress *egress = timer->data;
     size_t at = 0;
     for (struct outlet *o; (o = map_next(&egress->outlets, &at)) != NULL;)
-        notes_tick(o);
+        outlet_tick(o);
 }
 
 // --- beginning and end

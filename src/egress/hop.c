@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -222,9 +223,12 @@ static void try_next(struct hop *hop)
     }
     struct sockaddr_storage *to = &hop->addresses.list[hop->at];
     bool last = hop->at + 1 == hop->addresses.n;
+    int on = 1;
     set_port(to, hop->port);
     hop->fd = socket(to->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     int r = hop->fd < 0 ? -errno : 0;
+    // What a program sends at once goes on at once.
+    (void)setsockopt(hop->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     if (r == 0 && connect(hop->fd, (const struct sockaddr *)to, size_of(to)) < 0)
         r = errno == EINPROGRESS ? 0 : -errno;
     if (r == 0)

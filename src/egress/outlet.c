@@ -102,6 +102,11 @@ static void on_accept(uv_poll_t *poll, int status, int events)
         int fd = accept4(outlet->tcp, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0 && errno == ECONNABORTED)
             continue;
+        if (fd < 0 && errno != EAGAIN && errno != EINTR) { // no descriptor is left, say
+            outlet->accepting = false;
+            (void)uv_poll_stop(poll);
+            return; // until the next tick
+        }
         if (fd < 0)
             break;
         if (outlet->egress->stats.open >= CONNS_MAX_ALL)
@@ -140,6 +145,12 @@ static void on_listening(void *data, int tcp, int udp, const struct err *err)
 void outlet_conn_ended(struct outlet *outlet)
 {
     accept_more(outlet);
+}
+
+void outlet_tick(struct outlet *outlet)
+{
+    accept_more(outlet);
+    notes_tick(outlet);
 }
 
 // --- settings

@@ -29,8 +29,8 @@ struct page {
 
 struct spool {
     int fd;
-    struct page *page; // of the file
-    struct page clear; // how it is before a read
+    struct page *page;   // of the file
+    uint8_t clear[PAGE]; // how it is before a read
 };
 
 static void name_of(char name[static NAME_SIZE], int64_t number)
@@ -52,9 +52,9 @@ static void recover(const struct spool *spool, struct bytelog *log)
 // Written, not stored through the mapping: a full disk is an error then, and not a signal.
 static int clear(struct spool *spool, uint64_t at)
 {
-    spool->clear.at = at;
-    ssize_t n = pwrite(spool->fd, &spool->clear, sizeof spool->clear, 0);
-    return n == sizeof spool->clear ? 0 : n < 0 ? -errno : -EIO;
+    memcpy(spool->clear, &at, sizeof at);
+    ssize_t n = pwrite(spool->fd, spool->clear, PAGE, 0);
+    return n == PAGE ? 0 : n < 0 ? -errno : -EIO;
 }
 
 static int open_page(struct spool *spool, int dirfd, const char *name, struct bytelog *log)
@@ -80,7 +80,7 @@ int spool_open(int dirfd, int64_t number, struct bytelog *log, struct spool **re
     struct spool *spool = calloc(1, sizeof *spool);
     if (spool == NULL)
         abort();
-    memset(spool->clear.data, CLEAR, sizeof spool->clear.data);
+    memset(spool->clear, CLEAR, sizeof spool->clear);
     name_of(name, number);
     int r = open_page(spool, dirfd, name, log);
     if (r < 0) {

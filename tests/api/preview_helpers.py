@@ -62,7 +62,8 @@ def websocket(c, f, headers):
     extra = ""
     if "sec-websocket-protocol" in h:
         extra = "Sec-WebSocket-Protocol: " + h["sec-websocket-protocol"].split(",")[0].strip() + "\r\n"
-    c.sendall(f"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: {accept}\r\n{extra}\r\n".encode())
+    head = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    c.sendall(f"{head}Sec-WebSocket-Accept: {accept}\r\n{extra}\r\n".encode())
     while True:
         two = f.read(2)
         if len(two) < 2:

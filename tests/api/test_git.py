@@ -330,6 +330,19 @@ def test_diff_of_what_is_no_text(box):
     assert found["encoding"] == "base64"
 
 
+def test_diff_of_a_change_that_is_hard_to_see(box):
+    """As long as before and in the same second, which is all that git looks at, but for the time of its index."""
+    box.clone()
+    for i in range(5):
+        box.sh(
+            f"cd {WORK}/hello && while [ $(date +%N | cut -c1) != 9 ]; do :; done; echo aaa{i} > file && git add file && echo bbb{i} > file"
+        )
+        found = box.look("diff")
+        assert f"+bbb{i}" in found["diff"], found
+        assert box.commit().status == 200
+        assert box.sh(f"cd {WORK}/hello && git show HEAD:file") == f"bbb{i}\n"
+
+
 def test_diff_of_a_new_repository(box):
     box.sh(f"git init -q {WORK}/fresh && cd {WORK}/fresh && echo a > a")
     found = box.look("diff", f"{WORK}/fresh")

@@ -9,6 +9,7 @@ import re
 import signal
 import socket
 import time
+import urllib.parse
 
 import pytest
 from api_helpers import ADMIN, PATIENCE, Client, at_once, eventually
@@ -80,15 +81,17 @@ def test_ports_that_are_none(api, shared_box, port):
     api("POST", f"/sandbox/{shared_box}/ports", json.dumps({"port": port})).error(400, "INVALID_REQUEST")
 
 
-@pytest.mark.parametrize("token", ["", "short12", "a" * 17, "UPPERCASE1", "with-hyphen", "with_under", "dot.dot.dot", "ä" * 8])
+@pytest.mark.parametrize(
+    "token", ["", "short12", "a" * 17, "UPPERCASE1", "with-hyphen", "with_under", "dot.dot.dot", "ä" * 8]
+)
 def test_tokens_that_are_none(api, shared_box, token):
     api("POST", f"/sandbox/{shared_box}/ports", {"port": 9, "token": token}).error(400, "INVALID_REQUEST", "token")
 
 
-@pytest.mark.parametrize("port", ["0", "02280", "+80", "%2080", "80%20", "-1", "65536", "0x50", "8e1", "80.", "٣", "99999999999"])
+@pytest.mark.parametrize(
+    "port", ["0", "02280", "+80", "%2080", "80%20", "-1", "65536", "0x50", "8e1", "80.", "٣", "99999999999"]
+)
 def test_ports_in_paths_that_are_none(api, shared_box, port):
-    import urllib.parse
-
     port = urllib.parse.quote(port, safe="%+")
     api("DELETE", f"/sandbox/{shared_box}/ports/{port}").error(400, "INVALID_REQUEST", "port")
     api("GET", f"/sandbox/{shared_box}/proxy/{port}/").error(400, "INVALID_REQUEST", "port")
@@ -135,7 +138,8 @@ def test_methods_and_bodies(served, method):
 
 def test_targets_are_the_boxs_own(served):
     _, preview = served
-    for target in ("/echo//a/../b/./%2e%2e/%00%ff", "/echo?" + "&".join(f"a{i}=b" for i in range(15)), "/echo;a=b?c=d?e"):
+    many = "&".join(f"a{i}=b" for i in range(15))
+    for target in ("/echo//a/../b/./%2e%2e/%00%ff", f"/echo?{many}", "/echo;a=b?c=d?e"):
         reply = preview("GET", target)
         if reply.status == 200 and target.split("?")[0] == "/echo":
             assert reply.json["target"] == target
@@ -162,7 +166,8 @@ def test_connections_are_kept(served):
     assert json.loads(connection.getresponse().read())["length"] == 2000
     assert connection.sock is sock
     # An answer without a length ends its own connection, not the client's.
-    connection.request("GET", f"/raw?close=1&bytes={encoded(b'HTTP/1.0 200 OK' + bytes([13, 10, 13, 10]) + b'bye')}", headers={"Host": preview.host})
+    raw = encoded(b"HTTP/1.0 200 OK\r\n\r\nbye")
+    connection.request("GET", f"/raw?close=1&bytes={raw}", headers={"Host": preview.host})
     reply = connection.getresponse()
     assert reply.read() == b"bye" and reply.headers["Transfer-Encoding"] == "chunked"
     connection.request("GET", "/again", headers={"Host": preview.host})
@@ -205,7 +210,8 @@ def test_large_upload(served, server):
 def test_answer_before_the_body(served):
     _, preview = served
     s = preview.raw()
-    s.sendall(f"POST /early HTTP/1.1\r\nHost: {preview.host}\r\nContent-Length: 10000000\r\n\r\n".encode() + b"x" * 1000)
+    head = f"POST /early HTTP/1.1\r\nHost: {preview.host}\r\nContent-Length: 10000000\r\n\r\n"
+    s.sendall(head.encode() + b"x" * 1000)
     f = s.makefile("rb")
     status, _, body = read_answer(f)
     assert (status, body) == (413, b"too much")
@@ -329,7 +335,8 @@ def test_wrong_names(served, server):
             reply.error(404, "INVALID_TOKEN")
     assert preview("GET", "/").status == 200
     # Hosts of no preview are the API's, which wants a token.
-    for host in ("localhost", "127.0.0.1", "api.localhost", "evil.example", f"{preview.host.split(':')[0]}.evil.example", "169.254.169.254"):
+    longer = f"{preview.host.split(':')[0]}.evil.example"
+    for host in ("localhost", "127.0.0.1", "api.localhost", "evil.example", longer, "169.254.169.254"):
         preview("GET", "/sandbox", host=host).error(401, "UNAUTHORIZED")
 
 
@@ -359,7 +366,8 @@ def test_one_connection_one_host(served, api, server, box):
 
 def test_other_forms_of_targets(served):
     _, preview = served
-    lines = ["GET http://169.254.169.254/ HTTP/1.1", "CONNECT 127.0.0.1:80 HTTP/1.1", "OPTIONS * HTTP/1.1", "GET x HTTP/1.1"]
+    targets = ["GET http://169.254.169.254/", "CONNECT 127.0.0.1:80", "OPTIONS *", "GET x"]
+    lines = [f"{target} HTTP/1.1" for target in targets]
     for first in ("", f"GET /1 HTTP/1.1\r\nHost: {preview.host}\r\n\r\n"):  # read by the server, and by the preview
         for line in lines:
             s = preview.raw()
@@ -511,7 +519,11 @@ def test_nobody_listens(served, api, server):
 
 def test_not_http(served, api, server):
     box, _ = served
-    api.start(box, {"argv": ["python3", "-c", "import socket\nl=socket.socket()\nl.bind(('127.0.0.1',3003))\nl.listen()\nwhile True:\n c,_=l.accept()\n c.sendall(b'SSH-2.0-x\\r\\n')\n c.close()"]})
+    code = (
+        "import socket\nl = socket.socket()\nl.bind(('127.0.0.1', 3003))\nl.listen()\n"
+        "while True:\n c, _ = l.accept()\n c.sendall(b'SSH-2.0-x\\r\\n')\n c.close()"
+    )
+    api.start(box, {"argv": ["python3", "-c", code]})
     made = Preview(server, api.ok("POST", f"/sandbox/{box}/ports", {"port": 3003}))
     eventually(lambda: b"no answer" in made("GET", "/").body)
     made("GET", "/").error(502, "BAD_GATEWAY", "port 3003")
@@ -528,7 +540,8 @@ def test_six(api, server, box):
 
 def test_websocket(served):
     _, preview = served
-    ws = WebSocket(preview.raw(), preview.host, headers="Origin: http://x\r\nSec-WebSocket-Protocol: chat, cay.bearer.secret\r\n")
+    headers = "Origin: http://x\r\nSec-WebSocket-Protocol: chat, cay.bearer.secret\r\n"
+    ws = WebSocket(preview.raw(), preview.host, headers=headers)
     assert ws.status == 101 and ws.headers["sec-websocket-protocol"] == "chat"
     for size in (0, 1, 125, 126, 65535, 65536, 300_000):
         data = os.urandom(size)
@@ -560,12 +573,12 @@ def test_upgrades_to_something_else(served):
     f = s.makefile("rb")
     for upgrade in ("h2c", "tcp", "websocket, h2c", "TLS/1.0"):
         s.sendall(
-            f"GET /echo HTTP/1.1\r\nHost: {preview.host}\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: {upgrade}\r\n"
-            "HTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n".encode()
+            f"GET /echo HTTP/1.1\r\nHost: {preview.host}\r\nConnection: Upgrade, HTTP2-Settings\r\n"
+            f"Upgrade: {upgrade}\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n".encode()
         )
         status, _, body = read_answer(f)
         names = [n.lower() for n, _ in json.loads(body)["headers"]]
-        assert status == 200 and "upgrade" not in names and "connection" not in names and "http2-settings" not in names
+        assert status == 200 and not {"upgrade", "connection", "http2-settings"} & set(names)
     s.close()
 
 
@@ -586,15 +599,17 @@ def test_by_path(served, api):
     reply = api("GET", f"/sandbox/{box}/proxy/3000/a/b?c=d")
     assert (reply.status, reply.body) == (200, b"hello from /a/b")
     assert fields(reply, "Content-Security-Policy") == ["sandbox"]
-    echo = api("POST", f"/sandbox/{box}/proxy/3000/echo?c=%2F&&d", os.urandom(500_000), {"Cookie": "a=b", "Referer": "http://x/"}).json
+    headers = {"Cookie": "a=b", "Referer": "http://x/"}
+    echo = api("POST", f"/sandbox/{box}/proxy/3000/echo?c=%2F&&d", os.urandom(500_000), headers).json
     assert (echo["target"], echo["length"]) == ("/echo?c=%2F&&d", 500_000)
     names = {n.lower(): v for n, v in echo["headers"]}
     assert not names.keys() & {"authorization", "cookie", "referer"}
     assert names["x-forwarded-prefix"] == f"/sandbox/{box}/proxy/3000"
     assert names["x-forwarded-for"] == "127.0.0.1"
     raw = (
-        b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nSet-Cookie: a=b\r\nClear-Site-Data: *\r\nService-Worker-Allowed: /\r\n"
-        b"Strict-Transport-Security: max-age=9\r\nContent-Security-Policy: default-src *\r\nLocation: /x\r\nX: y\r\n\r\n"
+        b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nSet-Cookie: a=b\r\nClear-Site-Data: *\r\n"
+        b"Service-Worker-Allowed: /\r\nStrict-Transport-Security: max-age=9\r\n"
+        b"Content-Security-Policy: default-src *\r\nLocation: /x\r\nX: y\r\n\r\n"
     )
     reply = api("GET", f"/sandbox/{box}/proxy/3000/raw?bytes={encoded(raw)}")
     assert fields(reply, "Content-Security-Policy") == ["default-src *", "sandbox"]
@@ -614,7 +629,8 @@ def test_by_path_with_the_ports_token(served, server):
         echo = nobody("GET", f"/sandbox/{box}/proxy/3000/echo?{query}").json
         assert "cay_token" not in json.dumps(echo) and echo["target"] in ("/echo", "/echo?a=b&c=d")
     wrong = "a" + preview.token[1:] if preview.token[0] != "a" else "b" + preview.token[1:]
-    for query in (f"cay_token={wrong}", "cay_token=", f"cay_token={preview.token}&cay_token={preview.token}", f"cay_token={preview.token}x"):
+    right = f"cay_token={preview.token}"
+    for query in (f"cay_token={wrong}", "cay_token=", f"{right}&{right}", f"{right}x"):
         nobody("GET", f"/sandbox/{box}/proxy/3000/?{query}").error(404, "INVALID_TOKEN")
         Client(server)("GET", f"/sandbox/{box}/proxy/3000/?{query}").error(404, "INVALID_TOKEN")
     nobody("GET", f"/sandbox/{box}/proxy/3001/?cay_token={preview.token}").error(404, "INVALID_TOKEN")
@@ -652,7 +668,10 @@ def test_by_path_websocket(served, server):
     ws.close()
 
 
-@pytest.mark.parametrize("port", ["127.0.0.1", "::1", "[::1]", "169.254.169.254", "0.0.0.0", "2130706433", "0177.0.0.1", "localhost", "3000@evil", "3000:80", "evil:3000"])
+ADDRESSES = ["127.0.0.1", "::1", "[::1]", "169.254.169.254", "0.0.0.0", "2130706433", "0177.0.0.1", "localhost"]
+
+
+@pytest.mark.parametrize("port", [*ADDRESSES, "3000@evil", "3000:80", "evil:3000"])
 def test_by_path_reaches_nothing_else(served, api, port):
     box, _ = served
     api("GET", f"/sandbox/{box}/proxy/{port}/").error(400, "INVALID_REQUEST")
@@ -822,3 +841,35 @@ def test_many_at_once(served):
         connection.close()
 
     at_once(*[talk] * 16)
+
+
+def test_nothing_is_left(served, server):
+    """Clients that leave at any moment, and answers that break off: no descriptor stays."""
+    _, preview = served
+    pid = daemon_of(server)
+    fds = lambda: len(os.listdir(f"/proc/{pid}/fd"))
+    preview("GET", "/")
+    time.sleep(0.5)
+    before = fds()
+    half = encoded(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf")
+    texts = [
+        f"GET / HTTP/1.1\r\nHost: {preview.host}\r\n\r\n",
+        f"GET /raw?close=1&bytes={half} HTTP/1.1\r\nHost: {preview.host}\r\n\r\n",
+        f"GET /endless HTTP/1.1\r\nHost: {preview.host}\r\n\r\n",
+        f"POST /echo HTTP/1.1\r\nHost: {preview.host}\r\nContent-Length: 100000\r\n\r\n" + "x" * 50000,
+        f"POST /early HTTP/1.1\r\nHost: {preview.host}\r\nContent-Length: 100000\r\n\r\n" + "x" * 50000,
+        f"GET /ws HTTP/1.1\r\nHost: {preview.host}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+        "Sec-WebSocket-Key: eDp5eDp5eDp5eDp5eDp5eA==\r\nSec-WebSocket-Version: 13\r\n\r\n",
+    ]
+
+    def leave(text, n):
+        for _ in range(n):
+            s = preview.raw()
+            s.sendall(text.encode())
+            if n % 2 and "/echo" not in text:  # that one waits for the rest
+                s.recv(100)
+            s.close()
+
+    at_once(*[lambda t=t, n=n: leave(t, n) for t in texts for n in (10, 11)])
+    eventually(lambda: fds() <= before)
+    assert preview("GET", "/").status == 200

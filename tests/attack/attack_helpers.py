@@ -47,6 +47,22 @@ BODIES = {
     "writeStdin": {"data": "harm\n"},
     "waitProcess": {"port": 1, "timeout": 0},
     "getLogs": None,
+    "listRoot": None,
+    "readFile": None,
+    "writeFile": None,
+    "removeFile": None,
+    "makeDirectory": {"path": "/workspace/harm"},
+    "moveFile": {"from": "/etc/hostname", "to": "/workspace/harm"},
+    "copyFile": {"from": "/etc/hostname", "to": "/workspace/harm"},
+    "changeMode": {"path": "/etc/hostname", "mode": "0600"},
+    "changeOwner": {"path": "/etc/hostname", "user": "1000"},
+    "deleteFile": {"path": "/etc/hostname"},
+    "batchFiles": {"operations": [{"op": "write", "path": "/workspace/harm", "content": "x"}]},
+    "searchFiles": {"path": "/workspace", "text": "x"},
+    "replaceInFiles": {"path": "/workspace", "text": "x", "with": "y"},
+    "getArchive": None,
+    "putArchive": None,
+    "watchFiles": None,
     "gitCheckout": {"repoUrl": "https://git.example.com/a/b.git", "branch": "main"},
     "gitStatus": None,
     "gitDiff": None,
@@ -74,6 +90,7 @@ class Route:
         content = spec.get("requestBody", {}).get("content", {})
         ref = content.get("application/json", {}).get("schema", {}).get("$ref")
         self.schema = schemas[ref.rsplit("/", 1)[1]] if ref else None
+        self.takes_bytes = ref is None and "application/octet-stream" in content
         self.is_admin = path.startswith(("/tokens", "/tenants", "/metrics"))
 
     def __repr__(self):

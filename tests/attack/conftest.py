@@ -91,7 +91,7 @@ class World:
 
     @property
     def ids(self):
-        return {"id": self.box, "sid": self.session, "pid": self.process, "tid": self.alice.id, "name": self.alice.name, "port": "3000"}
+        return {"id": self.box, "sid": self.session, "pid": self.process, "tid": self.alice.id, "name": self.alice.name, "port": "3000", "path": "workspace/file"}
 
     def state(self):
         state = state_of(self.alice)

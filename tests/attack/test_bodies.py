@@ -70,6 +70,8 @@ def target(world, admin):
 
 def test_not_taken_by_any_route(server, routes, target):
     for route in routes:
+        if route.takes_bytes:
+            continue
         for name, body in NOT_TAKEN.items():
             if len(body) > DEEP and route.name not in ("exec", "createSandbox"):
                 continue  # the same reader for all
@@ -79,7 +81,7 @@ def test_not_taken_by_any_route(server, routes, target):
 
 def test_no_body_where_none_is_taken(server, routes, target):
     for route in routes:
-        if route.schema is None:
+        if route.schema is None and not route.takes_bytes:
             assert "no body" in is_error(send(server, route, target, b"{}"), 400)
 
 
@@ -113,6 +115,9 @@ NO_NUMBER = ["", " ", "x", "-1", "1e3", "NaN", "0x10", "1 g", "1gg", "1\u0000", 
 
 def wrong_values(spec):
     """Values that a field of this schema does not take."""
+    if "type" not in spec:  # any JSON, for a parser of its own
+        yield from (7, True, ["x"], "x")
+        return
     types = spec["type"] if isinstance(spec["type"], list) else [spec["type"]]
     if "number" in types:
         types = [*types, "integer"]

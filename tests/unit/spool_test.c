@@ -16,7 +16,7 @@
 #include "check.h"
 #include "sandbox/spool.h"
 
-enum { KIB = 1024, STREAM = 4 * 1024 * KIB, NUMBER = 3, CAP = 16 * 1024 * KIB };
+enum { KIB = 1024, STREAM = 16 * 1024 * KIB, NUMBER = 3, CAP = 32 * 1024 * KIB };
 
 static char dir[64];
 static int dirfd_;
@@ -82,11 +82,12 @@ static pid_t start_writer(int slave)
     _exit(fd_write_all(slave, all, STREAM) == 0 ? 0 : 1);
 }
 
-static pid_t start_reader(int master)
+static pid_t start_reader(int master, int slave)
 {
     pid_t pid = fork();
     if (pid != 0)
         return pid;
+    fd_close(slave); // else it never ends
     struct bytelog *log = open_log();
     struct spool *spool = open_spool(log);
     for (;;) {
@@ -135,7 +136,7 @@ static void test_killed_at_any_moment(void **state)
     open_tty(&master, &slave);
     pid_t writer = start_writer(slave);
     for (uint64_t size = 0; size + 4 * KIB < STREAM && kills < 20000; kills++) {
-        pid_t reader = start_reader(master);
+        pid_t reader = start_reader(master, slave);
         const struct timespec wait = {.tv_nsec = 1000000 + (kills * 7919 % 3000) * 1000};
         (void)nanosleep(&wait, NULL);
         (void)kill(reader, SIGKILL);
@@ -143,7 +144,7 @@ static void test_killed_at_any_moment(void **state)
         size = log_size();
     }
     assert_true(kills > 10);
-    pid_t reader = start_reader(master);
+    pid_t reader = start_reader(master, slave);
     int status;
     assert_int_equal(waitpid(writer, &status, 0), writer);
     assert_int_equal(status, 0);
