@@ -392,19 +392,27 @@ def measure_relay(scene, part, results):
 PARTS = {"preview": measure_preview, "relay": measure_relay}
 
 
+FAILURES = (RuntimeError, OSError, subprocess.SubprocessError)
+
+
+def measure_part(scene, part, results):
+    print(f"{part}:", file=sys.stderr, flush=True)
+    try:
+        return PARTS.get(part, run_bench)(scene, part, results)
+    except FAILURES as error:
+        print(f"bench/run: {error}", file=sys.stderr)
+        return False
+
+
 def measure(parts, build, data, quick, results):
     """Whether everything went well. One server, with two sandboxes, for all of it."""
-    good = True
     scene = Scene(build, data, quick)
     try:
         with scene.running():
-            for part in parts:
-                print(f"{part}:", file=sys.stderr, flush=True)
-                good = PARTS.get(part, run_bench)(scene, part, results) and good
-    except (RuntimeError, OSError, subprocess.SubprocessError) as error:
+            return all([measure_part(scene, part, results) for part in parts])
+    except FAILURES as error:
         print(f"bench/run: {error}", file=sys.stderr)
-        good = False
-    return good
+        return False
 
 
 def report(lines, results):

@@ -33,7 +33,7 @@ struct idem {
 struct call {
     struct api *api;
     struct http_request *req;
-    struct http_taken *taken;  // its connection, once that was taken (taken.c)
+    struct http_taken *taken; // its connection, once that was taken (taken.c)
     enum http_method method;
     const struct route *route; // NULL while it is not known
     unsigned refs;
@@ -94,8 +94,8 @@ void call_count(struct call *call, unsigned status); // for the log and /metrics
 // --- calls that work on their connection themselves (taken.c)
 
 // Takes the connection: `req` is NULL from now on, `taken` is not. Answers go to the connection all
-// the same, which is then given back; call_drop closes it without one. 0, or -1 when it was answered
-// that this is not possible.
+// the same, which is then given back; call_drop closes it without one. 0, or -1 when it was
+// answered that this is not possible.
 int call_take(struct call *call);
 // The head of an answer, written by the caller: `type` may be NULL, UINT64_MAX is "chunked".
 void call_taken_head(const struct call *call, unsigned status, const char *type, uint64_t length,
@@ -108,7 +108,8 @@ void call_drop(struct call *call);       // what is left of the connection is cl
 
 void stream_begin_sse(struct call *call);
 void stream_begin_raw(struct call *call, const char *type);
-// One that goes on over a connection that was taken: `stop` ends it, stream_forget says that it has.
+// One that goes on over a connection that was taken: `stop` ends it, stream_forget says that it
+// has.
 void stream_begin_taken(struct call *call, void (*stop)(struct call *call));
 void stream_event(struct call *call, const char *id, const char *event, struct json *json);
 void stream_write(struct call *call, const void *data, size_t len);

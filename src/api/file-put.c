@@ -57,7 +57,8 @@ static void give_up(struct call *call, const struct err *err)
 {
     struct file_call *f = call->state;
     const struct hand_ask ask = {.type = HAND_ABORT, .handle = f->writing->handle};
-    (void)hand_ask(call->sandbox, &ask, ignore, NULL, NULL);
+    if (sandbox_box(call->sandbox) != 0) // else it went with the box
+        (void)hand_ask(call->sandbox, &ask, ignore, NULL, NULL);
     finish(call, NULL, err);
 }
 

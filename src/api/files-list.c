@@ -38,19 +38,6 @@ static void add_entry(struct list_call *l, const struct hand_entry *entry)
     l->n++;
 }
 
-static void on_record(void *data, const struct hand_record *rec)
-{
-    struct call *call = data;
-    struct list_call *l = call->state;
-    const struct hand_entry *entry = (const struct hand_entry *)rec;
-    if (rec->type != HAND_REC_ENTRY || l->more)
-        return;
-    if (l->n == l->limit || l->list.buf.len + ENTRY_BYTES > PAGE_BYTES)
-        l->more = true;
-    else
-        add_entry(l, entry);
-}
-
 static void reply(struct call *call)
 {
     struct list_call *l = call->state;
@@ -64,6 +51,22 @@ static void reply(struct call *call)
     }
     json_close_object(j);
     call_reply_json(call, 200, j);
+}
+
+static void on_record(void *data, const struct hand_record *rec)
+{
+    struct call *call = data;
+    struct list_call *l = call->state;
+    const struct hand_entry *entry = (const struct hand_entry *)rec;
+    if (rec->type != HAND_REC_ENTRY || l->more)
+        return;
+    if (l->n < l->limit && l->list.buf.len + ENTRY_BYTES <= PAGE_BYTES) {
+        add_entry(l, entry);
+        return;
+    }
+    l->more = true;
+    reply(call);
+    files_cancel(call); // whatever else would come
 }
 
 static void on_done(void *data, const struct hand_ended *ended, const struct err *err)

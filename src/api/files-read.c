@@ -78,7 +78,8 @@ static void add_headers(struct call *call, const struct found *found)
     char date[40];
     struct tm tm;
     time_t seconds = found->st->mtime_ns / NS_PER_S;
-    call_add_header(call, "ETag", found->etag);
+    if (found->etag[0] != '\0')
+        call_add_header(call, "ETag", found->etag);
     call_add_header(call, "Accept-Ranges", "bytes");
     // What lies in a box is a stranger's, and comes from the origin of the API.
     call_add_header(call, "Content-Security-Policy", "sandbox");

@@ -79,28 +79,6 @@ static void show_match(struct search_call *s, const char *root, const struct han
     json_close_object(j);
 }
 
-static void on_record(void *data, const struct hand_record *rec)
-{
-    struct call *call = data;
-    struct search_call *s = call->state;
-    const struct search_body *body = call->body.values;
-    if (rec->type != HAND_REC_MATCH || s->more)
-        return;
-    bool full = s->list.buf.len + MATCH_BYTES > PAGE_BYTES;
-    if (full || (!s->replaces && s->n == s->limit)) {
-        s->more = true;
-        return;
-    }
-    s->n++;
-    show_match(s, body->path, (const struct hand_match *)rec);
-}
-
-static void cleanup(struct call *call)
-{
-    struct search_call *s = call->state;
-    buf_done(&s->list.buf);
-}
-
 static void reply(struct call *call)
 {
     struct search_call *s = call->state;
@@ -111,6 +89,31 @@ static void reply(struct call *call)
     show_bool(j, "truncated", s->more);
     json_close_object(j);
     call_reply_json(call, 200, j);
+}
+
+static void on_record(void *data, const struct hand_record *rec)
+{
+    struct call *call = data;
+    struct search_call *s = call->state;
+    const struct search_body *body = call->body.values;
+    if (rec->type != HAND_REC_MATCH || s->more)
+        return;
+    bool full = s->list.buf.len + MATCH_BYTES > PAGE_BYTES;
+    s->more = full || (!s->replaces && s->n == s->limit);
+    if (s->more && !s->replaces) { // what is to be replaced is replaced, told or not
+        reply(call);
+        files_cancel(call);
+    }
+    if (s->more)
+        return;
+    s->n++;
+    show_match(s, body->path, (const struct hand_match *)rec);
+}
+
+static void cleanup(struct call *call)
+{
+    struct search_call *s = call->state;
+    buf_done(&s->list.buf);
 }
 
 static void on_done(void *data, const struct hand_ended *ended, const struct err *err)

@@ -96,7 +96,8 @@ static void on_put(struct call *call, struct hand_answer *answer, const struct e
     }
     const struct hand_done *done = &answer->done;
     files_etag(&done->st, etag);
-    call_add_header(call, "ETag", etag);
+    if (etag[0] != '\0')
+        call_add_header(call, "ETag", etag);
     buf_init(&buf, ANSWER_MAX);
     json_init(&j, &buf);
     json_open_object(&j);

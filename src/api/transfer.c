@@ -6,23 +6,31 @@
 #include <sys/queue.h>
 
 struct transfer {
-    struct call *call; // counted
+    struct call *call; // counted; NULL when it was told of
     struct move *move;
     struct follower *follower; // NULL when it was cut
     transfer_fn fn;
     LIST_ENTRY(transfer) all; // of api->transfers
 };
 
-static void finish(struct transfer *t, const struct move_result *result)
+// Tells of it. What is left is to be freed.
+static void tell(struct transfer *t, const struct move_result *result)
 {
     struct call *call = t->call;
-    transfer_fn fn = t->fn;
+    t->call = NULL;
     LIST_REMOVE(t, all);
     follower_free(t->follower);
-    free(t);
+    t->follower = NULL;
     sandbox_idle(call->sandbox);
-    fn(call, result);
+    t->fn(call, result);
     call_unref(call);
+}
+
+static void finish(struct transfer *t, const struct move_result *result)
+{
+    if (t->call != NULL) // else it was dropped meanwhile
+        tell(t, result);
+    free(t);
 }
 
 static void on_done(void *data, const struct move_result *result)
@@ -82,6 +90,11 @@ void transfers_cut(struct api *api, const struct token *token)
 
 void transfers_drop(struct api *api)
 {
-    while (!LIST_EMPTY(&api->transfers))
-        finish(LIST_FIRST(&api->transfers), NULL);
+    while (!LIST_EMPTY(&api->transfers)) {
+        struct transfer *t = LIST_FIRST(&api->transfers);
+        bool is_cut = t->follower == NULL; // then the mover tells of it when it is freed
+        tell(t, NULL);
+        if (!is_cut)
+            free(t);
+    }
 }

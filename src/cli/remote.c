@@ -209,9 +209,8 @@ static int sort_body(void *data, const void *bytes, size_t len, struct err *err)
     struct err ignored;
     uint64_t n;
     if (!sorter->begun)
-        *sorter->length = length != NULL && parse_u64(length, 0, INT64_MAX, &n, &ignored) == 0
-                              ? (int64_t)n
-                              : -1;
+        *sorter->length =
+            length != NULL && parse_u64(length, 0, INT64_MAX, &n, &ignored) == 0 ? (int64_t)n : -1;
     sorter->begun = true;
     if (sorter->reply.status < 300)
         return sorter->fn(sorter->data, bytes, len, err);

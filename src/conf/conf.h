@@ -13,13 +13,13 @@
 #include "base/err.h"
 
 struct conf {
-    char *listen; // "127.0.0.1:8787"; port 0: any that is free
-    char *data;   // "/var/lib/cay"
-    char *socket; // "": DATA/cay.sock
-    char *group;  // of the socket, "cay"
-    char *user;   // of the daemon, "cay"; where there is none, an unused id
-    char *token;  // the admin token; "": DATA/admin.token, made on first start
-    char *cors;   // origins that browsers may call from, by commas; "" none, "*" all
+    char *listen;         // "127.0.0.1:8787"; port 0: any that is free
+    char *data;           // "/var/lib/cay"
+    char *socket;         // "": DATA/cay.sock
+    char *group;          // of the socket, "cay"
+    char *user;           // of the daemon, "cay"; where there is none, an unused id
+    char *token;          // the admin token; "": DATA/admin.token, made on first start
+    char *cors;           // origins that browsers may call from, by commas; "" none, "*" all
     char *preview_domain; // of previews' hosts: "localhost"
     char *log_level;
     bool behind_proxy; // a listen address that is not loopback is fine
@@ -38,8 +38,9 @@ struct conf {
     int64_t sleep_after_ms; // default of sandboxes
     int64_t drain_ms;       // how long a SIGTERM waits for requests that run
     uint64_t process_log;   // bytes kept of each stream of a process
-    char *egress_private;   // networks that boxes may reach although they are private, by commas
-    char *egress_ca;        // file of certificates for the upstreams of secrets; "": none
+    // ways out of boxes
+    char *egress_private; // networks that boxes may reach although they are private, by commas
+    char *egress_ca;      // file of certificates for the upstreams of secrets; "": none
 };
 
 // Defaults only.

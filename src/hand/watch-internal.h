@@ -24,9 +24,8 @@ struct watch {
     bool limited;       // some directory could not be watched
     bool freed;         // some watch has gone since
     bool all;           // everything is to be looked through
-    bool later;         // a scan failed because something was renamed: it is tried again
+    bool later;         // some are to be looked through when all events have been read
     bool loose;         // some are detached
-    bool unsure;        // some are where an event said, which may have been about another one
     bool marking;       // everything is being looked through
     uint32_t displaced; // the last one whose name another one got, plus 1
     uint32_t moved;     // the last one that went with a cookie
@@ -43,6 +42,8 @@ int watch_tell(struct watch *w, enum hand_change_kind kind, const struct watch_n
 
 // A directory appeared in `dir`: it is watched, and what is in it is told, and so on below.
 int watch_appeared(struct watch *w, struct watch_node *dir, const char *name);
+// Directories in `dir` are looked for when there is nothing more to read.
+void watch_look_later(struct watch *w, struct watch_node *dir);
 // The first one: sets the watches below it.
 int watch_first(struct watch *w);
 // There is nothing more to read: makes good what could not be done while things moved.

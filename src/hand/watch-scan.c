@@ -219,15 +219,19 @@ static int scan_all(struct watch *w)
     return r;
 }
 
+void watch_look_later(struct watch *w, struct watch_node *dir)
+{
+    if (dir->scan < WATCH_SCAN_DIRS)
+        dir->scan = WATCH_SCAN_DIRS;
+    w->later = true;
+}
+
 int watch_appeared(struct watch *w, struct watch_node *dir, const char *name)
 {
     auto_fd fd = enter(w, dir);
     int r = 0;
     if (fd == -ENOENT) {
-        // Its name is told; what is in it will be, when `dir` is found again.
-        if (dir->scan < WATCH_SCAN_DIRS)
-            dir->scan = WATCH_SCAN_DIRS;
-        w->later = true;
+        watch_look_later(w, dir); // its name is told; what is in it will be
     } else {
         r = fd < 0 ? give_up(w, dir, name, -fd) : adopt(w, dir, name);
     }
@@ -311,34 +315,9 @@ static int look_through(struct watch *w)
     return r;
 }
 
-static bool is_there(struct watch *w, const struct watch_node *node)
-{
-    auto_fd fd = enter(w, &w->table.node[node->parent]);
-    if (fd < 0)
-        return false;
-    int wd = inotify_add_watch(w->fd, node->name, WATCH_EVENTS | IN_ONLYDIR | IN_DONT_FOLLOW);
-    if (wd >= 0 && watch_by_wd(&w->table, wd) == NULL)
-        (void)inotify_rm_watch(w->fd, wd);
-    return wd == node->wd;
-}
-
-static void make_sure(struct watch *w)
-{
-    struct watch_table *t = &w->table;
-    w->unsure = false;
-    for (uint32_t i = 1; i < t->used; i++) {
-        if (t->node[i].wd > 0 && t->node[i].unsure && !t->node[i].detached && !w->all)
-            w->all = !is_there(w, &t->node[i]);
-        t->node[i].unsure = false;
-    }
-    leave();
-}
-
 int watch_settle(struct watch *w)
 {
     int r = 0;
-    if (w->unsure)
-        make_sure(w);
     if (w->later)
         r = scan_later(w);
     if (r == 0 && w->all) {

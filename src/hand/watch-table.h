@@ -26,7 +26,6 @@ struct watch_node {
     uint32_t cookie;         // of the move that took it away
     bool detached;           // it is not where it was; if it does not turn up elsewhere it goes
     bool seen;               // by the scan of everything that is going on
-    bool unsure;             // it is here only because an event said so
     bool doomed;             // used while they are removed
     uint8_t scan;            // enum watch_scan
     uint32_t by_wd, by_name; // the next in the slot, plus 1

@@ -144,8 +144,8 @@ static struct watch_node *find_moved(struct watch *w, uint32_t cookie)
 }
 
 // By now another directory may have the name than when the event was written, and then the one that
-// is known by the name is not the one that moved. So what is taken from events alone, which keeps
-// the paths of those events right that follow, is looked at when there are no more.
+// was known by the name it came from is not the one that moved. So what is taken from events alone,
+// which keeps the paths of those events right that follow, is looked at when there are no more.
 static int came(struct watch *w, struct watch_node *dir, const struct inotify_event *ev)
 {
     struct watch_node *node = ev->mask & IN_MOVED_TO ? find_moved(w, ev->cookie) : NULL;
@@ -157,7 +157,7 @@ static int came(struct watch *w, struct watch_node *dir, const struct inotify_ev
     }
     watch_displace(w, dir, ev->name);
     watch_attach(&w->table, node, dir, ev->name);
-    node->unsure = w->unsure = true;
+    watch_look_later(w, dir);
     return 0;
 }
 

@@ -38,9 +38,9 @@ struct process {
 struct processes {
     struct sandbox *s;
     struct map by_id;
-    struct process *gone; // deleted, lent to somebody in this turn of the loop
-    unsigned running;     // starting ones too
-    unsigned ended;       // rows
+    struct process *gone;     // deleted, lent to somebody in this turn of the loop
+    unsigned running;         // starting ones too
+    unsigned ended;           // rows
     struct opening *openings; // terminal.c's
     uv_timer_t sweeper;
 };

@@ -552,6 +552,39 @@ def test_a_secret_is_changed_and_removed(net, make, secret, world):
     assert last_seen(world, "/r2")["authorization"] == "Bearer another-value-123"
 
 
+def test_limits_hold_for_secrets_too(net, make, secret, world):
+    name = secret()
+    box = make({"allow": [], "bytesPerSecond": 400000}, secrets=[name])
+    began = time.monotonic()
+    assert run(net, box, f"curl -sS 'http://{name}.cay/big?n=800000' | wc -c") == "800000"
+    assert time.monotonic() - began > 1
+    box = make({"allow": [], "maxBytes": 100000}, secrets=[name])
+    assert int(run(net, box, f"curl -sS 'http://{name}.cay/big?n=800000' -o f 2>/dev/null; stat -c %s f")) <= 100000
+    assert "maxBytes" in run(net, box, f"curl -sS http://{name}.cay/")
+
+
+def test_an_upstream_without_tls(net, make, secret, world):
+    """Only in networks that the installation has opened."""
+    name = secret(upstream=f"http://api.example:{world.web}")
+    box = make(secrets=[name])
+    path = f"/plain-{next(numbers)}"
+    assert run(net, box, f"curl -sS http://{name}.cay{path} {CODE}") == "200"
+    assert last_seen(world, path)["authorization"] == f"Bearer {SECRET}"
+    assert SECRET[:10] not in run(net, box, f"curl -sS -i http://{name}.cay/echo")
+
+
+def test_several_requests_on_one_connection(net, make, secret, world):
+    name = secret()
+    box = make({"allow": [f"web.example:{world.web}"]}, secrets=[name])
+    urls = [f"http://web.example:{world.web}/1", f"http://{name}.cay/2", "http://other.example/3", f"http://{name}.cay/4",
+            f"http://web.example:{world.web}/5", f"http://{name}.cay/6"]
+    codes = run(net, box, "curl -sS -w '\\n%{http_code} %{num_connects}\\n' " + " ".join(urls) + " | grep -E '^[0-9]+ [01]$'")
+    assert [line.split()[0] for line in codes.split("\n")] == ["200", "200", "403", "200", "200", "200"], codes
+    assert sum(int(line.split()[1]) for line in codes.split("\n")) == 1, codes
+    for path in ["/1", "/5"]:
+        assert "authorization" not in last_seen(world, path)
+
+
 def test_upstreams_must_prove_who_they_are(net, make, secret, world):
     name = secret(upstream=f"https://wrong.example:{world.tls}")
     box = make(secrets=[name])

@@ -696,3 +696,29 @@ def test_openapi_has_them(api):
     body = json.dumps(paths)
     for name in ("readFile", "writeFile", "batchFiles", "getArchive", "watchFiles"):
         assert name in body
+
+
+def test_a_server_that_stops_in_the_middle(make_server):
+    """Transfers in every direction that move nothing: the end is clean all the same (make_server looks)."""
+    client = Client(make_server("--drain", "1s"))
+    client.ok("PUT", "/sandbox/s", {})
+    files = Files(client, "s")
+    files.sh("truncate -s 1g /f; mkdir /w")
+    head = f"HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {client.token}\r\n"
+    socks = []
+    for request in (
+        f"GET /sandbox/s/files/f {head}\r\n",
+        f"PUT /sandbox/s/files/g {head}Content-Length: 100000000\r\n\r\nxxx",
+        f"PUT /sandbox/s/files/h {head}Transfer-Encoding: chunked\r\n\r\n3\r\nxxx",
+        f"GET /sandbox/s/archive?path=/f {head}\r\n",
+        f"PUT /sandbox/s/archive?path=/t {head}Content-Length: 100000000\r\n\r\nxxx",
+        f"GET /sandbox/s/watch?path=/w {head}\r\n",
+    ):
+        socks.append(socket.create_connection(("127.0.0.1", client.server.port), PATIENCE))
+        socks[-1].sendall(request.encode())
+    for sock in (socks[0], socks[3], socks[5]):
+        assert sock.recv(12) == b"HTTP/1.1 200"
+    assert client.server.stop() == 0
+    for sock in socks:
+        while recv(sock):
+            pass

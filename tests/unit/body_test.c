@@ -334,6 +334,43 @@ CHECK_CASE(test_json)
     bad("{\"any\":{\"a\":1,\"a\":2}}", "not JSON");
 }
 
+struct listed {
+    struct body_objects items;
+};
+static const struct field listed_fields[] = {
+    FIELD("items", FIELD_OBJECTS, offsetof(struct listed, items), .min = 1, .max = 3,
+          .sub = &inner_schema),
+};
+static const struct schema listed = SCHEMA("Listed", struct listed, listed_fields);
+
+CHECK_CASE(test_objects)
+{
+    struct err err = {0};
+    static const char two[] = "{\"items\":[{\"depth\":4},{}]}";
+    assert_int_equal(body_read(&body, &listed, two, strlen(two), &err), 0);
+    const struct listed *l = body.values;
+    const struct inner *items = l->items.items;
+    assert_int_equal(l->items.n, 2);
+    assert_int_equal(items[0].depth.value, 4);
+    assert_false(items[1].depth.given);
+    body_done(&body);
+    static const struct {
+        const char *text, *words;
+    } wrong[] = {
+        {"{\"items\":[]}",                      "items: must have from 1 to 3 entries"      },
+        {"{\"items\":[{},{},{},{}]}",           "items: must have from 1 to 3 entries"      },
+        {"{\"items\":{}}",                      "items: must be an array of objects"        },
+        {"{\"items\":[{},1]}",                  "items: entry 1: must be an object"         },
+        {"{\"items\":[{\"depth\":10}]}",        "items: entry 0: depth: must be from 0 to 9"},
+        {"{\"items\":[{\"depth\":1,\"x\":2}]}", "items: entry 0: unknown field 'x'"         },
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_int_equal(body_read(&body, &listed, wrong[i].text, strlen(wrong[i].text), &err), -1);
+        if (strstr(err.msg, wrong[i].words) == NULL)
+            fail_msg("'%s' has no '%s'", err.msg, wrong[i].words);
+    }
+}
+
 CHECK_CASE(test_schema)
 {
     auto_buf buf;
@@ -355,4 +392,5 @@ CHECK_MAIN(cmocka_unit_test(test_empty), cmocka_unit_test(test_values),
            cmocka_unit_test(test_types), cmocka_unit_test(test_label_lengths),
            cmocka_unit_test(test_not_json), cmocka_unit_test(test_depth),
            cmocka_unit_test(test_too_many_values), cmocka_unit_test(test_required),
-           cmocka_unit_test(test_schema), cmocka_unit_test(test_json))
+           cmocka_unit_test(test_schema), cmocka_unit_test(test_json),
+           cmocka_unit_test(test_objects))

@@ -103,6 +103,59 @@ static void test_all_ways(void **state)
                     });
 }
 
+// Chunks that are written are those that are read; the last one is the caller's.
+static void run_to_chunks(enum kind kind, size_t len)
+{
+    const char *head = "HTTP/1.1 200 OK\r\n\r\n";
+    size_t head_len = strlen(head), used = 0, got = 0;
+    int from[2], to[2];
+    struct peer writer = {.fd = -1};
+    const struct way way = {.from = kind, .len = len};
+    make_pair(kind, from);
+    make_pair(KIND_FILE, to);
+    put_source(&way, from, &writer, pattern(len), len);
+    struct move_result result = run_move((struct move_config){
+        .from = from[1],
+        .to = to[0],
+        .from_offset = kind == KIND_FILE ? 0 : MOVE_NO_OFFSET,
+        .length = MOVE_TO_END,
+        .first = head,
+        .first_len = head_len,
+        .to_chunked = true,
+    });
+    assert_int_equal(result.why, MOVE_COMPLETE);
+    size_t max = head_len + 2 * len + 4096;
+    char *text = malloc(max);
+    ssize_t n = pread(to[0], text, max, 0);
+    assert_true(n >= (ssize_t)head_len);
+    assert_memory_equal(text, head, head_len);
+    memcpy(text + n, "0\r\n\r\n", 5);
+    struct chunk chunk;
+    chunk_init(&chunk);
+    used = chunk_decode(&chunk, text + head_len, (size_t)n + 5 - head_len, &got);
+    assert_int_equal(chunk.state, CHUNK_DONE);
+    assert_int_equal(used, (size_t)n + 5 - head_len);
+    assert_int_equal(got, len);
+    assert_memory_equal(text + head_len, pattern(len), len);
+    free(text);
+    if (kind != KIND_FILE) {
+        join_peer(&writer);
+        from[0] = writer.fd;
+        free_peer(&writer);
+    }
+    close_pair(from);
+    close_pair(to);
+}
+
+static void test_to_chunks(void **state)
+{
+    static const size_t lens[] = {0, 1, 15, 16, 65536, 100001, 1024 * 1024 + 17};
+    (void)state;
+    for (int kind = 0; kind < KIND_MAX; kind++)
+        for (size_t i = 0; i < sizeof lens / sizeof *lens; i++)
+            run_to_chunks((enum kind)kind, lens[i]);
+}
+
 // What comes behind the body's length is the next request's.
 static void test_nothing_behind_is_read(void **state)
 {
@@ -548,6 +601,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         KIT_CASE(test_all_ways),
+        KIT_CASE(test_to_chunks),
         KIT_CASE(test_nothing_behind_is_read),
         KIT_CASE(test_too_short_and_too_long),
         KIT_CASE(test_much_too_long),
