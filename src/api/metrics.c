@@ -7,6 +7,8 @@
 #include "api/call.h"
 #include "api/handlers.h"
 #include "base/fd.h"
+#include "egress/egress.h"
+#include "move/move.h"
 
 enum { METRICS_MAX = 256 * 1024 };
 
@@ -86,6 +88,19 @@ static void put_requests(struct buf *b, const struct api *api)
     number(b, "cay_http_streams", "gauge", "Streamed answers that are open.", streams);
 }
 
+static void put_ways(struct buf *b, const struct api *api)
+{
+    struct egress_stats s;
+    egress_stats(api->egress, &s);
+    number(b, "cay_egress_allowed_total", "counter", "Connections that boxes were allowed.",
+           s.allowed);
+    number(b, "cay_egress_denied_total", "counter", "Connections that they were not.", s.denied);
+    number(b, "cay_egress_bytes_total", "counter", "Bytes of boxes, in both directions.", s.bytes);
+    number(b, "cay_egress_open", "gauge", "Connections of boxes that are open.", s.open);
+    number(b, "cay_transfers", "gauge", "Files and tunnels being moved.",
+           mover_running(api->mover));
+}
+
 static void put_process(struct buf *b)
 {
     char text[256];
@@ -110,6 +125,7 @@ void handle_metrics(struct call *call)
     for (int i = 0; i < TIMING_MAX; i++)
         put_timing(&b, call->api->fleet, (enum fleet_timing)i);
     put_requests(&b, call->api);
+    put_ways(&b, call->api);
     put_process(&b);
     call_reply(call, 200, "text/plain; version=0.0.4; charset=utf-8", &b);
 }

@@ -17,7 +17,8 @@ static const struct shape limits_shape = {"Limits",
                                           "memory:integer disk:integer pids:integer cpus:number"};
 static const struct shape usage_shape = {
     "Usage",
-    "cpu:number memory:integer peakMemory:integer disk:integer pids:integer oomKills:integer"};
+    "cpu:number memory:integer peakMemory:integer disk:integer pids:integer oomKills:integer "
+    "networkBytes:integer connections:integer"};
 static const struct shape sandbox_shape = {
     "Sandbox",
     "success:boolean sandboxId:string id:string slug:string status:string image:string "

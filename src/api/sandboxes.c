@@ -10,6 +10,7 @@
 #include "api/schemas.h"
 #include "api/show.h"
 #include "box/limits.h"
+#include "egress/egress.h"
 
 #define SLEEP_AFTER_MAX (INT64_C(366) * 86400 * 1000)
 
@@ -249,6 +250,8 @@ static void on_got(void *data, const struct keeper_used *used, const struct err 
     struct buf buf;
     struct json j;
     const struct sandbox_row *row = sandbox_row(call->sandbox);
+    struct show_network network;
+    egress_usage(call->api->egress, call->sandbox, &network.bytes, &network.open);
     (void)err; // it does not run: then there is nothing to tell
     begin(&j, &buf, row);
     if (call->route->handle == handle_get) {
@@ -260,7 +263,7 @@ static void on_got(void *data, const struct keeper_used *used, const struct err 
     }
     json_key(&j, "stats");
     if (used != NULL)
-        show_usage(&j, used);
+        show_usage(&j, used, &network);
     else
         json_put_null(&j);
     json_close_object(&j);

@@ -163,7 +163,7 @@ void show_sandbox(struct json *j, const struct sandbox_row *row)
     show_time(j, "workspaceSyncedAt", 0);
 }
 
-void show_usage(struct json *j, const struct keeper_used *used)
+void show_usage(struct json *j, const struct keeper_used *used, const struct show_network *network)
 {
     json_open_object(j);
     show_ms(j, "cpu", (double)used->cpu_usec / 1000.0);
@@ -172,6 +172,8 @@ void show_usage(struct json *j, const struct keeper_used *used)
     show_int(j, "disk", (int64_t)used->disk);
     show_int(j, "pids", used->pids);
     show_int(j, "oomKills", used->oom_kills);
+    show_int(j, "networkBytes", (int64_t)network->bytes);
+    show_int(j, "connections", network->open);
     json_close_object(j);
 }
 

@@ -26,7 +26,12 @@ bool show_is_text(const struct buf *b);
 
 void show_sandbox(struct json *j, const struct sandbox_row *row);
 void show_limits(struct json *j, const struct sandbox_row *row); // "limits": {...}
-void show_usage(struct json *j, const struct keeper_used *used); // its own object
+struct show_network {                                            // of a running sandbox
+    uint64_t bytes; // that it has sent and received, since it runs
+    unsigned open;  // its connections
+};
+void show_usage(struct json *j, const struct keeper_used *used,
+                const struct show_network *network); // its own object
 void show_process(struct json *j, struct process *p);
 void show_session(struct json *j, const struct session_row *row);
 void show_event(struct json *j, const struct event_row *row);

@@ -54,8 +54,8 @@ struct conn {
     int fd;
     bool is_idle;
     bool is_watched;
-    bool is_asked; // whether its client has ended it, since bytes came
-    bool is_taken; // what the library has is not its socket any more
+    bool is_asked;    // whether its client has ended it, since bytes came
+    bool is_taken;    // what the library has is not its socket any more
     struct buf early; // of a raw request: what was read behind its head
     char held[16];
     char peer[64]; // "" until asked for

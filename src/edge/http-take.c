@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A connection leaves the library. It knows no such thing: a request can only be answered through
-// it. So the library is left with a descriptor of the same number that is a dead socket, on which it
-// reads an end at once and closes; the connection itself has gone to another number. The request is
-// suspended at that moment, when the library has its descriptor in no epoll.
+// it. So the library is left with a descriptor of the same number that is a dead socket, on which
+// it reads an end at once and closes; the connection itself has gone to another number. The request
+// is suspended at that moment, when the library has its descriptor in no epoll.
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -92,8 +92,9 @@ int http_take(struct http_request *req, struct http_taken *ret, struct err *err)
     if (conn == NULL || req->is_cut)
         return err_set(err, ERR_UNAVAILABLE, "the client is gone");
     if (!is_clean(req))
-        return err_set(err, ERR_CONFLICT,
-                       "a request was sent behind this one before it was answered: do not pipeline");
+        return err_set(
+            err, ERR_CONFLICT,
+            "a request was sent behind this one before it was answered: do not pipeline");
     auto_fd fd = fcntl(conn->fd, F_DUPFD_CLOEXEC, 0);
     if (fd < 0)
         return err_sys(err, errno, "take a connection");

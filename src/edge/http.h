@@ -43,8 +43,8 @@ struct http_listener {
     bool local; // a unix socket
 };
 
-// Whether the body of a request is left in the socket, for whoever takes the connection (http_take):
-// its handler is called as soon as its head is there.
+// Whether the body of a request is left in the socket, for whoever takes the connection
+// (http_take): its handler is called as soon as its head is there.
 typedef bool (*http_raw_fn)(void *data, const struct http_peek *peek);
 
 struct http_config {
@@ -111,12 +111,12 @@ struct http_taken {
     struct http_server *server;
     int fd; // non-blocking
     bool local;
-    bool keep;         // HTTP/1.1 and nothing was pipelined: it may be given back
-    bool is_old;       // HTTP/1.0: it knows no chunks
-    bool expects;      // wants "HTTP/1.1 100 Continue" before it sends its body
-    bool chunked;      // how its body is framed; `early` is the beginning of it
-    uint64_t length;   // 0 when there is none, or when chunked
-    struct buf early;  // bytes behind the head that were read already
+    bool keep;          // HTTP/1.1 and nothing was pipelined: it may be given back
+    bool is_old;        // HTTP/1.0: it knows no chunks
+    bool expects;       // wants "HTTP/1.1 100 Continue" before it sends its body
+    bool chunked;       // how its body is framed; `early` is the beginning of it
+    uint64_t length;    // 0 when there is none, or when chunked
+    struct buf early;   // bytes behind the head that were read already
     struct buf headers; // "Name: value\r\n" of every header that was added to the answer
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What reaches into the box from outside: sockets in its network namespace, and the hand, which does
-// file work with the box's own eyes.
+// What reaches into the box from outside: sockets in its network namespace, and the hand, which
+// does file work with the box's own eyes.
 #include <errno.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -54,7 +54,8 @@ void guest_hand(const struct guest_plain *msg)
         give(msg->head.id, r, NULL, 0, 0);
         return;
     }
-    // Straight to the kernel: what libc does around a fork is for threads, and it remembers our pid.
+    // Straight to the kernel: what libc does around a fork is for threads, and it remembers our
+    // pid.
     long pid = syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
     if (pid == 0)
         become_hand(ends[1]);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The network of a box that may reach something. Its namespace has loopback and nothing else, and
-// stays so: every IPv4 address becomes one of its own (a local route for all of them), and a program
-// of the kernel (BPF sk_lookup) hands each TCP connection that does not go to 127.0.0.0/8 to the
-// listener which the daemon accepts from. No interface, no packet filter, no connection tracking:
-// nothing of a box ever leaves it but through that listener.
+// stays so: every IPv4 address becomes one of its own (a local route for all of them), and a
+// program of the kernel (BPF sk_lookup) hands each TCP connection that does not go to 127.0.0.0/8
+// to the listener which the daemon accepts from. No interface, no packet filter, no connection
+// tracking: nothing of a box ever leaves it but through that listener.
 //
 // The program lives as long as a descriptor of its link; the guest is given that, so it goes with
 // the box and the keeper need not remember it.
@@ -44,9 +44,9 @@ static int bpf(int what, union bpf_attr *attr)
     }
 #define LOAD(dst, field)                                                                           \
     INSN(BPF_LDX | BPF_MEM | BPF_W, dst, BPF_REG_6, offsetof(struct bpf_sk_lookup, field), 0)
-#define COPY(dst, src)            INSN(BPF_ALU64 | BPF_MOV | BPF_X, dst, src, 0, 0)
-#define SET(dst, value)           INSN(BPF_ALU64 | BPF_MOV | BPF_K, dst, 0, 0, value)
-#define CALL(function)            INSN(BPF_JMP | BPF_CALL, 0, 0, 0, function)
+#define COPY(dst, src)             INSN(BPF_ALU64 | BPF_MOV | BPF_X, dst, src, 0, 0)
+#define SET(dst, value)            INSN(BPF_ALU64 | BPF_MOV | BPF_K, dst, 0, 0, value)
+#define CALL(function)             INSN(BPF_JMP | BPF_CALL, 0, 0, 0, function)
 #define JUMP_IF(op, reg, value, n) INSN(BPF_JMP | (op) | BPF_K, reg, 0, n, value)
 
 // The first byte of an address as it is in memory: 127 for loopback, on little and big endian.
@@ -154,13 +154,13 @@ static int add_route(void)
                  .nlmsg_type = RTM_NEWROUTE,
                  .nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL},
         .route = {.rtm_family = AF_INET,
-                  .rtm_table = RT_TABLE_LOCAL,
-                  .rtm_protocol = RTPROT_STATIC,
-                  .rtm_scope = RT_SCOPE_HOST,
-                  .rtm_type = RTN_LOCAL},
-        .out_attr = {.rta_len = RTA_LENGTH(sizeof(uint32_t)), .rta_type = RTA_OIF},
+                 .rtm_table = RT_TABLE_LOCAL,
+                 .rtm_protocol = RTPROT_STATIC,
+                 .rtm_scope = RT_SCOPE_HOST,
+                 .rtm_type = RTN_LOCAL},
+        .out_attr = {.rta_len = RTA_LENGTH(sizeof(uint32_t)), .rta_type = RTA_OIF               },
         .out = LOOPBACK,
-        .source_attr = {.rta_len = RTA_LENGTH(sizeof(uint32_t)), .rta_type = RTA_PREFSRC},
+        .source_attr = {.rta_len = RTA_LENGTH(sizeof(uint32_t)),                             .rta_type = RTA_PREFSRC},
         .source = htonl(INADDR_LOOPBACK),
     };
     struct {

@@ -27,8 +27,8 @@ struct hand_call {
     hand_fn fn;
     hand_ended_fn ended;
     void *data;
-    char *path;   // for messages
-    char *msg;    // until it is sent
+    char *path; // for messages
+    char *msg;  // until it is sent
     size_t msg_len;
 };
 
@@ -63,24 +63,24 @@ int hand_error(int sys_errno, const char *path, struct err *err)
         enum err_code code;
         const char *text;
     } table[] = {
-        {ENOENT,       ERR_NOT_FOUND,   "there is no '%.200s' in the sandbox"               },
-        {EISDIR,       ERR_INVALID,     "'%.200s' is a directory"                           },
-        {ENOTDIR,      ERR_INVALID,     "'%.200s': a part of the path is not a directory"   },
-        {EEXIST,       ERR_CONFLICT,    "'%.200s' is there already"                         },
-        {ENOTEMPTY,    ERR_CONFLICT,    "'%.200s' is not empty"                             },
-        {ESTALE,       ERR_CONFLICT,    "'%.200s' has changed"                              },
+        {ENOENT,       ERR_NOT_FOUND,   "there is no '%.200s' in the sandbox"                           },
+        {EISDIR,       ERR_INVALID,     "'%.200s' is a directory"                                       },
+        {ENOTDIR,      ERR_INVALID,     "'%.200s': a part of the path is not a directory"               },
+        {EEXIST,       ERR_CONFLICT,    "'%.200s' is there already"                                     },
+        {ENOTEMPTY,    ERR_CONFLICT,    "'%.200s' is not empty"                                         },
+        {ESTALE,       ERR_CONFLICT,    "'%.200s' has changed"                                          },
         {EINVAL,       ERR_INVALID,     "'%.200s' is not a file or directory that this can be done with"},
-        {ELOOP,        ERR_INVALID,     "'%.200s' has too many symbolic links"              },
-        {ENAMETOOLONG, ERR_INVALID,     "'%.200s' is too long"                              },
-        {ENOSPC,       ERR_EXHAUSTED,   "no space is left on the sandbox's disk"            },
-        {EDQUOT,       ERR_EXHAUSTED,   "the sandbox's disk is full"                        },
-        {EFBIG,        ERR_EXHAUSTED,   "'%.200s' is too large"                             },
-        {EACCES,       ERR_DENIED,      "'%.200s' may not be used"                          },
-        {EPERM,        ERR_DENIED,      "'%.200s' may not be changed"                       },
-        {EROFS,        ERR_DENIED,      "'%.200s' is on a read-only part of the sandbox"    },
-        {EBUSY,        ERR_CONFLICT,    "'%.200s' is in use"                                },
-        {EXDEV,        ERR_UNSUPPORTED, "'%.200s' is on another file system"                },
-        {ETXTBSY,      ERR_CONFLICT,    "'%.200s' is being executed"                        },
+        {ELOOP,        ERR_INVALID,     "'%.200s' has too many symbolic links"                          },
+        {ENAMETOOLONG, ERR_INVALID,     "'%.200s' is too long"                                          },
+        {ENOSPC,       ERR_EXHAUSTED,   "no space is left on the sandbox's disk"                        },
+        {EDQUOT,       ERR_EXHAUSTED,   "the sandbox's disk is full"                                    },
+        {EFBIG,        ERR_EXHAUSTED,   "'%.200s' is too large"                                         },
+        {EACCES,       ERR_DENIED,      "'%.200s' may not be used"                                      },
+        {EPERM,        ERR_DENIED,      "'%.200s' may not be changed"                                   },
+        {EROFS,        ERR_DENIED,      "'%.200s' is on a read-only part of the sandbox"                },
+        {EBUSY,        ERR_CONFLICT,    "'%.200s' is in use"                                            },
+        {EXDEV,        ERR_UNSUPPORTED, "'%.200s' is on another file system"                            },
+        {ETXTBSY,      ERR_CONFLICT,    "'%.200s' is being executed"                                    },
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         if (table[i].sys_errno != sys_errno)
@@ -506,8 +506,7 @@ struct hand_call *hand_ask(struct sandbox *s, const struct hand_ask *ask, hand_f
     struct hand_call *call = calloc(1, sizeof *call);
     if (call == NULL)
         abort();
-    *call = (struct hand_call){
-        .type = (uint16_t)ask->type, .fn = fn, .ended = ended, .data = data};
+    *call = (struct hand_call){.type = (uint16_t)ask->type, .fn = fn, .ended = ended, .data = data};
     call->path = strdup(ask->path != NULL ? ask->path : "");
     struct hand_link *link = link_get(s);
     if (++link->next_id == 0)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // File work in a sandbox, by the hand in its box (wire/hand-msg.h), which is started on first use
-// and again when something in the box has killed it. The sandbox must run (sandbox_wake); it is kept
-// busy while something is asked of it. Never waits behind execs.
+// and again when something in the box has killed it. The sandbox must run (sandbox_wake); it is
+// kept busy while something is asked of it. Never waits behind execs.
 #pragma once
 
 #include <stdbool.h>
@@ -50,7 +50,8 @@ void hand_cancel(struct hand_call *call);
 // What an errno of the hand means for a path. Returns -1.
 int hand_error(int sys_errno, const char *path, struct err *err);
 
-// Splits a pipe's bytes into records: calls fn for each whole one, answers how many bytes were used,
-// or -1 for nonsense (the hand is a stranger). Texts of records are NUL-ended and within their len.
+// Splits a pipe's bytes into records: calls fn for each whole one, answers how many bytes were
+// used, or -1 for nonsense (the hand is a stranger). Texts of records are NUL-ended and within
+// their len.
 typedef void (*hand_record_fn)(void *data, const struct hand_record *rec);
 ssize_t hand_records(const void *data, size_t len, hand_record_fn fn, void *fn_data);

@@ -12,17 +12,17 @@ enum {
     REACH_DNS_PORT = 53,
 };
 
-// A TCP socket connected (or connecting) to 127.0.0.1:port in the box, or to [::1]:port where nobody
-// listens on the former; non-blocking, the callee's. ERR_UNAVAILABLE with sys_errno ECONNREFUSED:
-// nobody listens. Calls back exactly once, perhaps before it returns.
+// A TCP socket connected (or connecting) to 127.0.0.1:port in the box, or to [::1]:port where
+// nobody listens on the former; non-blocking, the callee's. ERR_UNAVAILABLE with sys_errno
+// ECONNREFUSED: nobody listens. Calls back exactly once, perhaps before it returns.
 typedef void (*dial_fn)(void *data, int fd, const struct err *err);
 void sandbox_dial(struct sandbox *s, uint16_t port, dial_fn fn, void *data);
 
-// Listeners in the box: TCP on REACH_PROXY_PORT, UDP on REACH_DNS_PORT, both on all addresses of the
-// box, non-blocking, the callee's. From now on the box has a route for every IPv4 address, and every
-// TCP connection to one that is not loopback comes to the TCP listener too: getsockname of what it
-// accepts tells where to. ERR_CONFLICT: a program in the box has one of the ports. Asked again, the
-// same listeners come back.
+// Listeners in the box: TCP on REACH_PROXY_PORT, UDP on REACH_DNS_PORT, both on all addresses of
+// the box, non-blocking, the callee's. From now on the box has a route for every IPv4 address, and
+// every TCP connection to one that is not loopback comes to the TCP listener too: getsockname of
+// what it accepts tells where to. ERR_CONFLICT: a program in the box has one of the ports. Asked
+// again, the same listeners come back.
 typedef void (*listen_fn)(void *data, int tcp_fd, int udp_fd, const struct err *err);
 void sandbox_listen(struct sandbox *s, listen_fn fn, void *data);
 

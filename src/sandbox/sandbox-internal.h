@@ -58,12 +58,12 @@ struct sandbox {
     int64_t active_stored;    // row.active_ms that the database has
     enum sandbox_state state; // lifecycle.c alone moves it
     bool destroy_wanted;
-    bool created_now;        // its first box decides whether there is such a sandbox at all
-    int64_t memory_counted;  // of its tenant's memory, while it counts as running
-    bool limiting;           // the keeper was asked to change its limits
-    struct box_limits asked; // with which its box was asked for
-    struct box_link *box;    // NULL when it does not run
-    struct hand_link *hand; // NULL when there is none
+    bool created_now;           // its first box decides whether there is such a sandbox at all
+    int64_t memory_counted;     // of its tenant's memory, while it counts as running
+    bool limiting;              // the keeper was asked to change its limits
+    struct box_limits asked;    // with which its box was asked for
+    struct box_link *box;       // NULL when it does not run
+    struct hand_link *hand;     // NULL when there is none
     int listen_tcp, listen_udp; // in its box, once there; -1
     void (*reach_done)(struct sandbox *s); // while they are being made
     struct processes *processes;

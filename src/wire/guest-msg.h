@@ -26,7 +26,7 @@ enum guest_type {
     GUEST_DIAL,   // guest_dial  -> GUEST_GIVEN + [socket]: connected, or about to be
     GUEST_LISTEN, // guest_listen -> GUEST_GIVEN + [TCP listener, UDP socket]; the same ones again
     GUEST_GIVEN,  // guest_given
-    GUEST_HOLD,   // guest_plain + [any], from the keeper, no answer: kept open as long as the box is
+    GUEST_HOLD, // guest_plain + [any], from the keeper, no answer: kept open as long as the box is
     GUEST_TYPE_MAX,
 };
 

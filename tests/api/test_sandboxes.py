@@ -25,7 +25,7 @@ def test_create(api):
     assert again.status == 200 and again.json["created"] is False
     api("POST", "/sandbox", {**body, "memory": "512m"}).error(409, "CONFLICT")
     got = api.ok("GET", "/sandbox/make.me_1")
-    assert set(got) == FIELDS | {"stats"} and got["stats"]["pids"] >= 1
+    assert set(got) == FIELDS | {"stats", "ports"} and got["stats"]["pids"] >= 1
     assert api.exec("make.me_1", "echo $A")["stdout"] == "1\n"
     gone = api.ok("DELETE", "/sandbox/make.me_1")
     assert gone["success"] is True

@@ -73,8 +73,9 @@ class Client:
         try:
             if self.connection is None:
                 self.connect()
-            text = None if body is None else json.dumps(body)
-            self.connection.request(method, path, text, headers)
+            if isinstance(body, dict):
+                body = json.dumps(body)
+            self.connection.request(method, path, body, headers)  # bytes as they are, pieces as chunks
             return self.connection.getresponse()
         except ConnectionRefusedError:
             raise
@@ -147,14 +148,18 @@ class Server:
     POOL = 4
     FLAGS = ["--pool", str(POOL), "--pool-blank", "2", "--boxes", "200", "--volume", "16g"]
 
-    def __init__(self, data, program=CAY, flags=()):
+    def __init__(self, data, program=CAY, flags=(), hosts=None):
         self.data, self.program, self.flags = pathlib.Path(data), program, list(flags)
+        self.hosts = hosts  # what it has for /etc/hosts, if not the machine's
         self.port = free_port()
         self.refused = []
         self.process = None
 
     def start(self):
         command = [self.program, "serve", "--listen", f"127.0.0.1:{self.port}", "--data", str(self.data)]
+        if self.hosts is not None:  # in a mount namespace of its own
+            bind = f'mount --bind {self.hosts} /etc/hosts && exec "$@"'
+            command = ["unshare", "--mount", "sh", "-c", bind, "sh", *command]
         with open(self.data / "serve.log", "ab") as log:
             self.process = subprocess.Popen(
                 command + self.FLAGS + self.flags,

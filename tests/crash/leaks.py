@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a server holds of the machine, in numbers that can be compared."""
+
+import ctypes
+import glob
+import os
+import pathlib
+import sqlite3
+import struct
+
+from crash_helpers import children, loops_of, name_of
+
+SYS_BPF = {"x86_64": 321, "aarch64": 280}[os.uname().machine]
+GET_INFO, LINK_FD, LINK_NEXT = 15, 30, 31
+LINK_OF_NETNS = 5  # BPF_LINK_TYPE_NETNS
+HOLDS_SANDBOX = ("processes", "sessions", "events", "ports")  # tables with a column of this name
+
+
+def count_fds(pid):
+    try:
+        return len(os.listdir(f"/proc/{pid}/fd"))
+    except OSError:
+        return 0
+
+
+def tree(pid):
+    """All processes below it."""
+    found = []
+    for child in children(pid):
+        found += [child, *tree(child)]
+    return found
+
+
+def netns_of(pid):
+    try:
+        return os.stat(f"/proc/{pid}/ns/net").st_ino
+    except OSError:
+        return 0
+
+
+# -- programs of the kernel
+
+
+def bpf(command, attr):
+    buffer = ctypes.create_string_buffer(attr, 128)
+    result = ctypes.CDLL(None, use_errno=True).syscall(SYS_BPF, command, buffer, len(buffer))
+    return result, buffer.raw
+
+
+def steering_links():
+    """Ids of the links that steer connections of a namespace, with the namespace's number (0: it is gone)."""
+    found, at = {}, 0
+    while True:
+        result, answer = bpf(LINK_NEXT, struct.pack("II", at, 0))
+        if result < 0:
+            return found
+        at = struct.unpack_from("I", answer, 4)[0]
+        fd, _ = bpf(LINK_FD, struct.pack("I", at))
+        if fd < 0:
+            continue
+        info = ctypes.create_string_buffer(256)
+        result, _ = bpf(GET_INFO, struct.pack("IIQ", fd, len(info), ctypes.addressof(info)))
+        os.close(fd)
+        kind, _, _, _, namespace = struct.unpack_from("IIIII", info.raw)
+        if result == 0 and kind == LINK_OF_NETNS:
+            found[at] = namespace
+
+
+def links_of_nobody(before=frozenset()):
+    """Links whose namespace has no process any more."""
+    links = steering_links()
+    alive = {netns_of(path.split("/")[2]) for path in glob.glob("/proc/[0-9]*")}
+    return {link for link, namespace in links.items() if namespace not in alive} - set(before)
+
+
+# -- one server
+
+
+def subvolumes(server):
+    for fd in glob.glob(f"/proc/{server.process.pid}/fd/*"):
+        try:
+            if set(os.listdir(fd)) == {"blank", "kept"}:
+                return len(os.listdir(f"{fd}/kept")) + len(os.listdir(f"{fd}/blank"))
+        except OSError:
+            pass
+    return 0
+
+
+def rows(server):
+    """Rows of sandboxes that are gone."""
+    with sqlite3.connect(f"file:{server.data}/daemon/cay.db?mode=ro", uri=True) as db:
+        found = {}
+        for table in HOLDS_SANDBOX:
+            sql = f"SELECT count(*) FROM {table} WHERE sandbox NOT IN (SELECT number FROM sandboxes)"
+            found[table] = db.execute(sql).fetchone()[0]
+        found["sandboxes"] = db.execute("SELECT count(*) FROM sandboxes").fetchone()[0]
+    db.close()
+    return found
+
+
+def files(server):
+    """Names in the data directory, without what lies in images and the log of the server."""
+    return sorted(str(p.relative_to(server.data)) for d in ("", "daemon", "daemon/logs") for p in (server.data / d).iterdir())
+
+
+def cgroups(pids):
+    found = set()
+    for pid in pids:
+        try:
+            found |= set(pathlib.Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8").split())
+        except OSError:
+            pass
+    return len(found)
+
+
+def held(server):
+    """All of it. Of guests the sum, since ready ones come and go."""
+    keeper, daemon = server.process.pid, server.daemon()
+    guests = [pid for pid in children(keeper) if name_of(pid) != "cayd"]
+    pids = tree(keeper)
+    return {
+        "descriptors of the keeper": count_fds(keeper),
+        "descriptors of the daemon": count_fds(daemon),
+        "descriptors of guests": sum(map(count_fds, guests)),
+        "processes": len(pids),
+        "mounts": len(pathlib.Path(f"/proc/{keeper}/mountinfo").read_text(encoding="utf-8").splitlines()),
+        "cgroups": cgroups(pids),
+        "subvolumes": subvolumes(server),
+        "namespaces": len({netns_of(pid) for pid in pids}),
+        "loop devices": len(loops_of(server.data)),
+        "links": len(set(steering_links().values()) & {netns_of(pid) for pid in pids}),
+        "rows": rows(server),
+        "files": files(server),
+    }
+
+
+def difference(before, after):
+    return {key: (before[key], after[key]) for key in before if before[key] != after[key]}
+
+
+# -- one box
+
+
+def guests(server):
+    return {pid for pid in children(server.process.pid) if name_of(pid) != "cayd"}
+
+
+def hands(guest):
+    """Children of a guest that are not another program: what works on files, one for each daemon that lives."""
+    try:
+        program = os.stat(f"/proc/{guest}/exe")
+    except OSError:
+        return []
+    found = []
+    for pid in children(guest):
+        try:
+            if os.path.samestat(os.stat(f"/proc/{pid}/exe"), program):
+                found.append(pid)
+        except OSError:
+            pass
+    return found
+
+
+def workers(guest):
+    """What the hands have started: lists, archives, watches."""
+    return [pid for hand in hands(guest) for pid in tree(hand)]
