@@ -256,6 +256,13 @@ bool auth_peek(struct call *call)
     return text != NULL && find(call->api, text, &err) != NULL;
 }
 
+bool api_is_known(void *data, const struct http_request *req)
+{
+    const char *header = http_header(req, "Authorization");
+    const char *text = header != NULL ? bearer(header) : NULL;
+    return header == NULL ? http_is_local(req) : text != NULL && auth_knows(data, text);
+}
+
 static int check_rate(struct call *call)
 {
     struct rate_state state;

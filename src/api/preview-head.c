@@ -111,11 +111,17 @@ static int append_target(const struct preview_rules *rules, struct h1_text targe
 
 // --- requests
 
-// What a proxy says, and nobody else.
+// What a proxy says, and nobody else. Many programs see '_' and '-' as the same (CGI and what came
+// after it).
 static bool is_ours_to_say(struct h1_text name)
 {
     static const char *const names[] = {"Forwarded", "X-Real-IP", "Via", "Content-Length", NULL};
-    return begins(name, "X-Forwarded-") || begins(name, "X-Cay-") || is_one_of(name, names);
+    char plain[sizeof "X-Forwarded-"] = "";
+    struct h1_text same = {plain, name.len < sizeof plain ? name.len : sizeof plain - 1};
+    for (size_t i = 0; i < same.len; i++)
+        plain[i] = name.at[i] == '_' ? '-' : name.at[i];
+    return begins(same, "X-Forwarded-") || begins(same, "X-Cay-") || is_one_of(name, names) ||
+           (same.len == name.len && is_one_of(same, names));
 }
 
 // Credentials for the API itself, which has the same host.

@@ -75,7 +75,7 @@ static const struct made_file files[] = {
     {"etc/hosts",       "127.0.0.1\tlocalhost cay\n"
                   "::1\t\tlocalhost ip6-localhost ip6-loopback\n"},
     {"etc/resolv.conf", "# Answered by Cay, for a sandbox that has a network.\n"
-                        "nameserver 127.0.0.1\n"                                  },
+                        "nameserver 127.0.0.1\n"           },
  // An id that every box of an image had in common would be none.
     {"etc/machine-id",  ""                                                        },
 };

@@ -125,7 +125,12 @@ static char *without_slash(const char *path)
 
 static int put_tree(const struct cp *cp, struct answer *answer, struct err *err)
 {
+    struct stat st;
     pid_t pid = -1;
+    if (stat(cp->local, &st) < 0)
+        return err_sys(err, errno, "open '%s'", cp->local);
+    if (!S_ISDIR(st.st_mode))
+        return err_set(err, ERR_INVALID, "'%s' is not a directory: copy it without -r", cp->local);
     auto_buf target;
     char *path = without_slash(cp->place.path);
     buf_init(&target, REMOTE_TARGET_MAX);

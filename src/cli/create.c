@@ -18,20 +18,26 @@ enum create_flag {
     FLAG_SLEEP_AFTER,
     FLAG_KEEP_ALIVE,
     FLAG_EPHEMERAL,
+    FLAG_ALLOW,
+    FLAG_INTERNET,
+    FLAG_SECRET,
 };
 
 static const struct opt opts[] = {
-    {"image",       'i', "NAME", "what it stands on ('cay image ls' on the server)",   "host"        },
-    {"memory",      'm', "SIZE", "most memory",                                        "the server's"},
-    {"cpus",        'c', "N",    "most processor time, in cores; 0.5 is half of one",  "the server's"},
-    {"pids",        'p', "N",    "most processes and threads",                         "the server's"},
-    {"disk",        'd', "SIZE", "most that its files may take",                       "the server's"},
-    {"env",         'e', "K=V",  "a variable of all its programs; K alone takes ours", NULL          },
-    {"label",       'l', "K=V",  "a label to find it by; may be repeated",             NULL          },
+    {"image",       'i', "NAME", "what it stands on ('cay image ls' on the server)",      "host"        },
+    {"memory",      'm', "SIZE", "most memory",                                           "the server's"},
+    {"cpus",        'c', "N",    "most processor time, in cores; 0.5 is half of one",     "the server's"},
+    {"pids",        'p', "N",    "most processes and threads",                            "the server's"},
+    {"disk",        'd', "SIZE", "most that its files may take",                          "the server's"},
+    {"env",         'e', "K=V",  "a variable of all its programs; K alone takes ours",    NULL          },
+    {"label",       'l', "K=V",  "a label to find it by; may be repeated",                NULL          },
     {"sleep-after", 0,   "TIME", "without use for this long it sleeps (30s, 10m, 1h)",
-     "the server's"                                                                                  },
-    {"keep-alive",  0,   NULL,   "never let it sleep",                                 NULL          },
-    {"ephemeral",   0,   NULL,   "its files go when it sleeps",                        NULL          },
+     "the server's"                                                                                     },
+    {"keep-alive",  0,   NULL,   "never let it sleep",                                    NULL          },
+    {"ephemeral",   0,   NULL,   "its files go when it sleeps",                           NULL          },
+    {"allow",       0,   "HOST", "it may reach this host (*.x.org:443); may be repeated", NULL          },
+    {"internet",    0,   NULL,   "it may reach all but private networks",                 NULL          },
+    {"secret",      0,   "NAME", "it may use this secret; may be repeated",               NULL          },
     REMOTE_OPTS,
 };
 
@@ -44,7 +50,13 @@ static const struct opt_spec spec = {
     .n_opts = sizeof opts / sizeof *opts,
     .more = "Examples:\n"
             "  cay create build --memory 2g --cpus 2 --label team=web\n"
+            "  cay create agent --allow pypi.org --allow '*.pythonhosted.org' --secret github\n"
             "  id=$(cay create) && cay exec $id -- python3 -c 'print(6 * 7)' && cay rm $id",
+};
+
+struct names {
+    const char *items[256]; // as many as the server takes
+    size_t n;
 };
 
 struct create {
@@ -52,9 +64,18 @@ struct create {
     uint64_t memory, disk, pids;
     uint32_t cpu_milli;
     const char *sleep_after;
-    bool keep_alive, ephemeral;
+    bool keep_alive, ephemeral, internet;
     struct pairs env, labels;
+    struct names allow, secrets;
 };
+
+static int names_add(struct names *names, const char *name, struct err *err)
+{
+    if (names->n == sizeof names->items / sizeof *names->items)
+        return err_set(err, ERR_INVALID, "'%.80s' is one too many", name);
+    names->items[names->n++] = name;
+    return 0;
+}
 
 static int take_flag(void *data, unsigned flag, const char *value, struct err *err)
 {
@@ -85,6 +106,13 @@ static int take_flag(void *data, unsigned flag, const char *value, struct err *e
     case FLAG_EPHEMERAL:
         c->ephemeral = true;
         return 0;
+    case FLAG_ALLOW:
+        return names_add(&c->allow, value, err);
+    case FLAG_INTERNET:
+        c->internet = true;
+        return 0;
+    case FLAG_SECRET:
+        return names_add(&c->secrets, value, err);
     }
     return 0;
 }
@@ -114,6 +142,28 @@ static void put_flag(struct json *j, const char *key, bool value)
     json_put_bool(j, true);
 }
 
+static void put_names(struct json *j, const char *key, const struct names *names)
+{
+    if (names->n == 0)
+        return;
+    json_key(j, key);
+    json_open_array(j);
+    for (size_t i = 0; i < names->n; i++)
+        json_put_str(j, names->items[i]);
+    json_close_array(j);
+}
+
+static void put_network(struct json *j, const struct create *c)
+{
+    put_text(j, "network", c->internet ? "internet" : NULL);
+    if (c->allow.n == 0)
+        return;
+    json_key(j, "network");
+    json_open_object(j);
+    put_names(j, "allow", &c->allow);
+    json_close_object(j);
+}
+
 static void write_body(const struct create *c, const char *id, struct buf *body)
 {
     struct json j;
@@ -133,6 +183,8 @@ static void write_body(const struct create *c, const char *id, struct buf *body)
     put_flag(&j, "ephemeral", c->ephemeral);
     pairs_put(&j, "env", &c->env);
     pairs_put(&j, "labels", &c->labels);
+    put_network(&j, c);
+    put_names(&j, "secrets", &c->secrets);
     json_close_object(&j);
     (void)json_finish(&j); // remote_do looks at the buffer
 }
@@ -145,6 +197,8 @@ int cmd_create(int argc, char **argv)
     const struct command_line line = {"create", &spec, take_flag, &create, 0, 1, "one ID at most"};
     if (remote_start(&remote, &line, argc, argv, &code) < 0)
         return code;
+    if (create.internet && create.allow.n > 0)
+        return remote_usage(&remote, "--internet and --allow do not go together");
     struct err err;
     auto_answer answer;
     auto_buf target, body, id;

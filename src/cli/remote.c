@@ -351,12 +351,31 @@ static const char *hint(const struct remote *remote)
     return NULL;
 }
 
+// The server speaks of requests; at a keyboard there are commands.
+static void write_message(struct buf *ret, const char *msg)
+{
+    static const char *const rows[][2] = {
+        {"; PUT /sandbox/{id} makes one", "; 'cay create' makes one"                    },
+        {"; add ?list to list it",        ": 'cay find' lists it, 'cay cp -r' copies it"},
+    };
+    size_t len = strlen(msg);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        size_t n = strlen(rows[i][0]);
+        if (len < n || strcmp(msg + len - n, rows[i][0]) != 0)
+            continue;
+        (void)text_plain(ret, msg, len - n);
+        (void)buf_append_str(ret, rows[i][1]);
+        return;
+    }
+    (void)text_plain(ret, msg, len);
+}
+
 int remote_fail(const struct remote *remote, const struct err *err)
 {
     const char *advice = hint(remote);
     auto_buf text;
     buf_init(&text, 8 * sizeof err->msg);
-    (void)text_plain(&text, err->msg, strlen(err->msg));
+    write_message(&text, err->msg);
     (void)fflush(stdout);
     (void)fprintf(stderr, advice != NULL ? "cay: %s (%s)\n" : "cay: %s\n", buf_str(&text), advice);
     if (remote->verbose && remote->status != 0)

@@ -380,9 +380,13 @@ static void take_command(struct shell *s)
 
 static void greet(const struct shell *s)
 {
-    (void)fprintf(stderr, "cay: terminal '%s' of %s%s; Ctrl-] d leaves it running\n",
-                  s->session != NULL ? s->session : "default", s->remote->word[0],
-                  s->readonly ? ", looking on" : "");
+    const char *how = s->readonly ? ", looking on" : "";
+    if (s->session == s->made_up) // for one command: its name says nothing
+        (void)fprintf(stderr, "cay: a terminal of %s%s; Ctrl-] d leaves it running\n",
+                      s->remote->word[0], how);
+    else
+        (void)fprintf(stderr, "cay: terminal '%s' of %s%s; Ctrl-] d leaves it running\n",
+                      s->session != NULL ? s->session : "default", s->remote->word[0], how);
 }
 
 static int tell_end(const struct shell *s)

@@ -212,6 +212,7 @@ static int serve(struct daemon *d, struct err *err)
         .n_listeners = 2,
         .handler = api_handle,
         .is_raw = api_is_raw,
+        .is_known = api_is_known,
         .data = d->api,
     };
     return http_start(&http, &d->http, err);

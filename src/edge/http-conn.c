@@ -167,7 +167,8 @@ static void conn_new(struct listener *listener, struct MHD_Connection *mhd, void
 static void conn_free(struct conn *conn)
 {
     struct http_server *server = conn->listener->server;
-    if (conn->frame.status != 0 || (conn->frame.state == FRAME_RAW && !conn->is_taken))
+    if (conn->frame.status != 0 || conn->is_unread ||
+        (conn->frame.state == FRAME_RAW && !conn->is_taken))
         linger_start(server, conn->fd);
     // The library closes the descriptor next; a lingering copy would keep the watch alive.
     if (conn->is_watched)

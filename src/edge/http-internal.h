@@ -56,6 +56,7 @@ struct conn {
     bool is_watched;
     bool is_asked;    // whether its client has ended it, since bytes came
     bool is_taken;    // what the library has is not its socket any more
+    bool is_unread;   // the body of a request that was refused may still come
     struct buf early; // of a raw request: what was read behind its head
     char held[16];
     char peer[64]; // "" until asked for
@@ -96,6 +97,7 @@ struct http_request {
     bool is_raw;       // its body was not read
     bool is_old;       // HTTP/1.0
     uint64_t born;     // tick
+    uint64_t room;     // of the server's `bodies`
     struct buf target;
     struct buf body;
     struct buf headers; // name NUL value NUL ...
@@ -121,6 +123,7 @@ struct http_server {
     uv_loop_t *loop;
     http_handler_fn handler;
     http_raw_fn is_raw;
+    http_known_fn is_known;
     void *data;
     unsigned idle_seconds;
     struct listener *listeners;
@@ -141,6 +144,7 @@ struct http_server {
     unsigned conns_max;
     unsigned n_conns, n_active, n_lingering, n_spare;
     unsigned n_taken;
+    uint64_t bodies; // bytes that requests have, or have said they will send
     struct conn_list conns, idle;
     struct request_list requests, young, drained, spare;
     struct leaver_list lingering;

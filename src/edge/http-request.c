@@ -8,6 +8,7 @@
 // and the library runs before the loop sleeps.
 #include <arpa/inet.h>
 #include <assert.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <sodium.h>
 #include <stdio.h>
@@ -63,6 +64,7 @@ static void request_forget(struct http_request *req)
         TAILQ_REMOVE(&server->drained, req, drained);
     if (req->is_active)
         server->n_active--;
+    server->bodies -= req->room;
     if (req->context_free != NULL)
         req->context_free(req->context);
 }
@@ -283,6 +285,8 @@ static enum error_kind kind_of(unsigned status)
         return ERROR_URI_TOO_LONG;
     case 431:
         return ERROR_HEADERS_TOO_LARGE;
+    case 503:
+        return ERROR_UNAVAILABLE;
     default:
         return ERROR_INVALID_REQUEST;
     }
@@ -354,9 +358,52 @@ static void work_raw(struct http_request *req)
     work(req);
 }
 
+// --- bodies that are kept
+
+// Takes room for as many bytes in all, if there is so much left.
+static bool take_room(struct http_request *req, uint64_t bytes)
+{
+    struct http_server *server = req->server;
+    if (bytes <= EDGE_BODY_FREE || bytes <= req->room)
+        return true;
+    if (server->bodies - req->room + bytes > EDGE_BODIES_MAX)
+        return false;
+    server->bodies += bytes - req->room;
+    req->room = bytes;
+    return true;
+}
+
+static void refuse_full(struct http_request *req)
+{
+    struct frame *frame = &req->conn->frame;
+    frame->status = 503;
+    frame->why = "too many large bodies are being sent; try again shortly";
+    http_add_header(req, "Retry-After", "1");
+    refuse(req);
+}
+
+// A body that is not let in: the request is answered now.
+static void admit(struct http_request *req)
+{
+    const struct http_server *server = req->server;
+    const struct frame *frame = &req->conn->frame;
+    uint64_t length = frame->peek.length;
+    if (frame->heads != req->number || length <= EDGE_BODY_FREE) // else all of it is there already
+        return;
+    req->conn->is_unread = true;
+    if (server->is_known != NULL && !server->is_known(server->data, req))
+        work_raw(req);
+    else if (!take_room(req, length == HTTP_CHUNKED ? 0 : length))
+        refuse_full(req);
+    else
+        req->conn->is_unread = false;
+}
+
 static enum MHD_Result collect(struct http_request *req, const char *upload, size_t *upload_len)
 {
-    int r = buf_append(&req->body, upload, *upload_len);
+    int r = take_room(req, req->body.len + *upload_len)
+                ? buf_append(&req->body, upload, *upload_len)
+                : -ENOMEM;
     *upload_len = 0;
     return r == 0 ? MHD_YES : MHD_NO;
 }
@@ -381,6 +428,8 @@ enum MHD_Result request_step(void *cls, struct MHD_Connection *mhd, const char *
             refuse(req);
         else if (req->conn->frame.state == FRAME_RAW && req->number == req->conn->frame.heads)
             work_raw(req);
+        else
+            admit(req);
         return MHD_YES;
     case PHASE_BODY:
         if (*upload_len > 0)

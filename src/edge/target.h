@@ -27,8 +27,8 @@ struct target {
     size_t n_query;
     const char **segments;
     struct target_query query[EDGE_QUERY_MAX];
-    char *text; // what the pointers point into, behind `segments` in one piece of memory
-    char *rest; // what a "{path*}" of target_match stands for,
+    char *text;     // what the pointers point into, behind `segments` in one piece of memory
+    char *rest;     // what a "{path*}" of target_match stands for,
     size_t rest_at; // from this segment on
 };
 
@@ -39,6 +39,6 @@ void target_done(struct target *target); // one of zeros is fine
 const char *target_query(const struct target *target, const char *name); // NULL if it is not there
 
 // Whether the segments are those of "/sandbox/{id}/exec", where "{id}" stands for any one of them,
-// and "{path*}" at the end for one or more, which come as one text with slashes in between. Those go
-// to ret_params in order, as many as there are in the pattern; only if it matches.
+// and "{path*}" at the end for one or more, which come as one text with slashes in between. Those
+// go to ret_params in order, as many as there are in the pattern; only if it matches.
 bool target_match(struct target *target, const char *pattern, const char **ret_params);

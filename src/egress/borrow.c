@@ -54,6 +54,8 @@ static bool climbs(struct h1_text path)
     bool other = false;
     while (at < end && *at != '?' && *at != '#') {
         char c = next_char(&at, end);
+        if (c == ';' && dots == 2 && !other)
+            return true; // "..;x": what some servers take off before they look
         if (c == '/' || c == '\\') {
             if (dots == 2 && !other)
                 return true;

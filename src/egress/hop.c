@@ -93,6 +93,27 @@ static bool is_of_this_machine(const struct sockaddr_storage *address)
     return fd < 0 || bind(fd, (const struct sockaddr *)&any_port, size_of(&any_port)) == 0;
 }
 
+// What is sent to an address of one's own comes from that address. Nothing is sent here.
+static bool is_interface_of_ours(const struct sockaddr_storage *address)
+{
+    struct sockaddr_storage to = plain(address), from = {0};
+    socklen_t len = sizeof from;
+    auto_fd fd = socket(to.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return errno != EAFNOSUPPORT;
+    set_port(&to, 9);
+    return connect(fd, (const struct sockaddr *)&to, size_of(&to)) == 0 &&
+           getsockname(fd, (struct sockaddr *)&from, &len) == 0 && same_address(&from, &to);
+}
+
+// A public address of this machine is no way around its firewall: what listens here for others does
+// not listen for sandboxes, unless the installation says so.
+static bool is_closed_as_ours(const struct hop_rules *rules, const struct sockaddr_storage *address)
+{
+    return !networks_have(rules->opened, (const struct sockaddr *)address) &&
+           is_interface_of_ours(address);
+}
+
 // Whatever the installation opens: the way back into this very daemon is none.
 static bool is_own(const struct hop_rules *rules, const struct sockaddr_storage *address,
                    uint16_t port)
@@ -117,6 +138,8 @@ unsigned hop_filter(struct addresses *addresses, const struct hop_rules *rules, 
             *ret_why = "an address to which nothing secret goes without TLS";
         } else if (is_own(rules, a, port)) {
             *ret_why = "the address of the server itself";
+        } else if (is_closed_as_ours(rules, a)) {
+            *ret_why = "an address of this very machine";
         } else {
             struct sockaddr_storage keep = *a;
             addresses->list[n++] = keep;

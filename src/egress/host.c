@@ -340,6 +340,15 @@ static const uint8_t *embedded_v4(const uint8_t *address)
     return NULL;
 }
 
+bool networks_have(const struct networks *networks, const struct sockaddr *address)
+{
+    uint8_t bytes[16] = {0};
+    sockaddr_bytes(address, bytes);
+    const uint8_t *v4 = address->sa_family == AF_INET6 ? embedded_v4(bytes) : NULL;
+    return v4 != NULL ? in_list(networks, AF_INET, v4)
+                      : in_list(networks, address->sa_family, bytes);
+}
+
 static bool v6_is_open(const struct networks *opened, const uint8_t *address, const char **ret_why)
 {
     static const uint8_t any[16] = {0};

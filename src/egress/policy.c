@@ -108,6 +108,11 @@ static int parse_entry(struct entry *entry, const char *given, size_t len, struc
     if (len == 0 || len >= sizeof text || strlen(given) != len)
         return err_set(err, ERR_INVALID, "allow: '%.80s' is not a host", given);
     (void)memcpy(text, given, len + 1);
+    if (strstr(text, "://") != NULL)
+        return err_set(err, ERR_INVALID,
+                       "allow: '%.80s' is a URL: a host is wanted, as example.com or "
+                       "example.com:8443",
+                       given);
     if (cut_port(text, &entry->port) < 0)
         return err_set(err, ERR_INVALID,
                        "allow: '%.80s': a port is a number from 1 to 65535, or * for all", given);
@@ -162,13 +167,13 @@ static int parse_mode(struct policy *policy, const json_t *value, struct err *er
         }
     }
     return err_set(err, ERR_INVALID,
-                   "network is \"none\", \"internet\" or {\"allow\": [\"api.example.com\"]}");
+                   "must be \"none\", \"internet\" or {\"allow\": [\"api.example.com\"]}");
 }
 
 static int parse_count(uint64_t *at, const char *name, const json_t *value, struct err *err)
 {
     if (!json_is_integer(value) || json_integer_value(value) < 1)
-        return err_set(err, ERR_INVALID, "network: %s is a number of bytes, 1 or more", name);
+        return err_set(err, ERR_INVALID, "%s is a number of bytes, 1 or more", name);
     *at = (uint64_t)json_integer_value(value);
     return 0;
 }
@@ -185,7 +190,7 @@ static int parse_member(struct policy *policy, const char *key, const json_t *va
     if (strcmp(key, "bytesPerSecond") == 0)
         return parse_count(&policy->rate, key, value, err);
     return err_set(err, ERR_INVALID,
-                   "network has no '%.40s': it has mode, allow, maxBytes and bytesPerSecond", key);
+                   "it has no '%.40s': it has mode, allow, maxBytes and bytesPerSecond", key);
 }
 
 static int parse_object(struct policy *policy, json_t *object, struct err *err)
@@ -194,19 +199,18 @@ static int parse_object(struct policy *policy, json_t *object, struct err *err)
     const json_t *allow = json_object_get(object, "allow");
     const char *key;
     json_t *value;
-    if (mode == NULL && allow == NULL)
-        return err_set(err, ERR_INVALID,
-                       "network: it says neither \"allow\" nor \"mode\": \"internet\"");
-    if (mode != NULL && parse_mode(policy, mode, err) < 0)
-        return -1;
-    if (mode != NULL && (policy->mode == POLICY_ALLOW) != (allow != NULL))
-        return err_set(err, ERR_INVALID,
-                       "network: \"allow\" goes with the mode \"allow\" and with no other");
     json_object_foreach(object, key, value)
     {
         if (parse_member(policy, key, value, err) < 0)
             return -1;
     }
+    if (mode == NULL && allow == NULL)
+        return err_set(err, ERR_INVALID, "it says neither \"allow\" nor \"mode\": \"internet\"");
+    if (mode != NULL && parse_mode(policy, mode, err) < 0)
+        return -1;
+    if (mode != NULL && (policy->mode == POLICY_ALLOW) != (allow != NULL))
+        return err_set(err, ERR_INVALID,
+                       "\"allow\" goes with the mode \"allow\" and with no other");
     return 0;
 }
 
@@ -217,8 +221,7 @@ static int parse_value(struct policy *policy, json_t *value, struct err *err)
     if (parse_mode(policy, value, err) < 0)
         return -1;
     if (policy->mode == POLICY_ALLOW)
-        return err_set(err, ERR_INVALID,
-                       "network: what is allowed? {\"allow\": [\"api.example.com\"]}");
+        return err_set(err, ERR_INVALID, "what is allowed? {\"allow\": [\"api.example.com\"]}");
     return 0;
 }
 
@@ -234,7 +237,7 @@ int policy_parse(const char *json, struct policy **ret, struct err *err)
     }
     json_auto_t *value = json_loads(json, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &error);
     int r = value != NULL ? parse_value(policy, value, err)
-                          : err_set(err, ERR_INVALID, "network: %.100s", error.text);
+                          : err_set(err, ERR_INVALID, "%.100s", error.text);
     if (r < 0) {
         policy_free(policy);
         return -1;

@@ -52,6 +52,7 @@ bool policy_allows_name(const struct policy *policy, const char *host, const cha
 struct networks;
 int networks_parse(const char *text, struct networks **ret, struct err *err);
 void networks_free(struct networks *networks);
+bool networks_have(const struct networks *networks, const struct sockaddr *address); // takes NULL
 // Whether an address that a name was resolved to (or that was asked for) may be connected to:
 // nothing private, loopback, link-local, multicast, reserved, mapped or translated to these.
 bool policy_address_is_open(const struct networks *opened, const struct sockaddr *address,

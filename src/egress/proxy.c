@@ -40,13 +40,18 @@ void proxy_refuse_denied(struct conn *conn, const char *host, uint16_t port, con
 {
     static const char *const modes[] = {
         [POLICY_NONE] = "none", [POLICY_ALLOW] = "allow", [POLICY_INTERNET] = "internet"};
+    const enum policy_mode mode = policy_mode(conn->outlet->policy);
     char name[POLICY_HOST_MAX + 16];
+    if (outlet_is_used_up(conn->outlet)) {
+        proxy_refuse(conn, 403, "cay: this sandbox has used up its network.maxBytes\n");
+        return;
+    }
     write_name(name, sizeof name, host, port);
     proxy_refuse(conn, 403,
                  "cay: %s is not allowed by this sandbox's network setting (network: %s; %s).\n"
-                 "To allow it: PATCH /sandbox/%s {\"network\": {\"allow\": [\"%s\"]}}\n",
-                 name, modes[policy_mode(conn->outlet->policy)], why, outlet_id(conn->outlet),
-                 name);
+                 "To allow it: PATCH /sandbox/%s {\"network\": {\"allow\": [\"%s\"]}}%s\n",
+                 name, modes[mode], why, outlet_id(conn->outlet), name,
+                 mode == POLICY_ALLOW ? ", with all others that it shall reach" : "");
 }
 
 void proxy_refuse_hop(struct conn *conn, const struct err *err)

@@ -15,9 +15,9 @@
 #include "egress/policy.h"
 
 enum {
-    THREADS = 8,
+    THREADS = 32, // made when they are needed: a name server that does not answer holds one for long
     LINE_MAX_WAITING = 256, // as many as a sandbox has connections
-    LINE_MAX_RUNNING = 4,   // of the threads
+    LINE_MAX_RUNNING = 2,   // of the threads
     STACK = 256 * 1024,
 };
 

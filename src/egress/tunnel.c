@@ -3,9 +3,11 @@
 // bytes must not ask for another one behind the same address: a TLS hello must name it, and HTTP
 // goes through an exchange that looks at every request. A host that speaks first is asked for by
 // nobody.
+#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -88,23 +90,47 @@ static void check_hello(struct conn *conn, const struct hello *hello)
         relay(conn);
 }
 
-// 1: HTTP, 0: not, -1: more bytes are needed to tell.
+static bool is_token(char c)
+{
+    return isalnum((unsigned char)c) || (c != '\0' && strchr("!#$%&'*+-.^_`|~", c) != NULL);
+}
+
+static bool says_http(const char *line, size_t len)
+{
+    static const char version[] = "HTTP/";
+    size_t n = sizeof version - 1;
+    for (size_t i = 0; i + n <= len; i++) {
+        if (strncasecmp(line + i, version, n) == 0)
+            return true;
+    }
+    return false;
+}
+
+// HTTP/0.9 says only this.
+static bool begins_with_get(const char *line, size_t len)
+{
+    return len > 4 && memcmp(line, "GET ", 4) == 0;
+}
+
+// 1: HTTP, 0: not, -1: more bytes are needed to tell. Servers skip empty lines before a request, and
+// answer methods that they do not know without ending the connection.
 static int looks_like_http(const char *data, size_t len)
 {
-    static const char *const methods[] = {
-        "GET ",    "HEAD ",  "POST ",  "PUT ",      "DELETE ",    "OPTIONS ", "PATCH ", "TRACE ",
-        "COPY ",   "MOVE ",  "LOCK ",  "UNLOCK ",   "MKCOL ",     "SEARCH ",  "MERGE ", "CONNECT ",
-        "REPORT ", "PURGE ", "QUERY ", "PROPFIND ", "PROPPATCH ", "UPDATE ",  "LINK ",  "UNLINK ",
-    };
-    int verdict = 0;
-    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
-        size_t n = strlen(methods[i]);
-        if (memcmp(data, methods[i], n < len ? n : len) == 0)
-            verdict = len >= n ? 1 : -1;
-        if (verdict == 1)
-            break;
-    }
-    return verdict;
+    const char *at = data, *end = data + len;
+    while (at < end && (*at == '\r' || *at == '\n'))
+        at++;
+    const char *line = at;
+    while (at < end && is_token(*at))
+        at++;
+    if (at == end)
+        return -1;
+    if (at == line || (*at != ' ' && *at != '\t'))
+        return 0;
+    const char *stop = memchr(at, '\n', (size_t)(end - at));
+    if (stop == NULL)
+        return -1;
+    size_t n = (size_t)(stop - line);
+    return says_http(line, n) || begins_with_get(line, n);
 }
 
 static void go_on_as_http(struct conn *conn)
@@ -137,9 +163,13 @@ static bool look(struct conn *conn)
         break;
     }
     int http = looks_like_http(early->data, early->len);
-    if (http < 0)
+    if (http < 0 && early->len < HELLO_MAX)
         return false;
     stop_looking(conn);
+    if (http < 0) {
+        refuse(conn, "its first bytes do not tell which host they are for");
+        return true;
+    }
     if (http == 1)
         go_on_as_http(conn);
     else

@@ -158,7 +158,8 @@ int guest_run_child(void *arg)
     int tty = (plan->msg->flags & GUEST_EXEC_TTY) != 0;
     // A group of its own, to be signalled as one. A session costs more and is for terminals.
     (void)(tty ? setsid() : setpgid(0, 0));
-    if (place_streams(plan) < 0 || guest_enter_box(plan->msg->uid, plan->msg->gid) < 0 || limit(plan->msg) < 0)
+    if (place_streams(plan) < 0 || guest_enter_box(plan->msg->uid, plan->msg->gid) < 0 ||
+        limit(plan->msg) < 0)
         return fail(plan, STEP_SETUP);
     if (!weaken(WEAKEN_FDS))
         close_others(plan);

@@ -58,10 +58,10 @@ struct guest {
     uint32_t slot;
     uint32_t gauges; // enum guest_root_flag
     struct gauges
-        gauges_seen;  // when an exec ended last: what was felt since then is the next ones'
-    int listens; // the next two are there: kept for a client that comes later
+        gauges_seen; // when an exec ended last: what was felt since then is the next ones'
+    int listens;     // the next two are there: kept for a client that comes later
     int listen_tcp, listen_udp;
-    int holds; // what the keeper gave to be held
+    int holds;        // what the keeper gave to be held
     unsigned n_execs; // entries ever used
     struct exec execs[GUEST_EXECS_MAX];
 };

@@ -15,7 +15,10 @@
 
 enum {
     CALLS_MAX = 1024, // of one sandbox, at once
+    UNSENT_MAX = 16 * 1024 * 1024, // bytes of these that its hand has not taken
     AT_ONCE = 32,     // answers read before others have their turn
+    TICK_MS = 5000,
+    SILENCE_MS = 30 * 1000, // of a hand that owes an answer: user code may have stopped it
 };
 
 struct hand_call {
@@ -39,7 +42,10 @@ struct hand_link {
     int events;              // what the poll waits for
     struct hand_call *calls; // newest first
     unsigned n_calls;
+    size_t unsent; // bytes
     uint32_t next_id;
+    uv_timer_t *tick; // runs while something is owed
+    uint64_t heard_ms;
     bool broken; // it is gone: those who wait are told in a moment
     uv_timer_t *later;
     struct err why;
@@ -80,6 +86,8 @@ int hand_error(int sys_errno, const char *path, struct err *err)
         {EROFS,        ERR_DENIED,      "'%.200s' is on a read-only part of the sandbox"                },
         {EBUSY,        ERR_CONFLICT,    "'%.200s' is in use"                                            },
         {EXDEV,        ERR_UNSUPPORTED, "'%.200s' is on another file system"                            },
+        {EAGAIN,       ERR_UNAVAILABLE, "'%.200s': too many file operations are under way in this sandbox, or it has too many processes"},
+        {EMFILE,       ERR_UNAVAILABLE, "'%.200s': too many files are being written in this sandbox"},
         {ETXTBSY,      ERR_CONFLICT,    "'%.200s' is being executed"                                    },
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
@@ -104,18 +112,21 @@ static void call_free(struct hand_call *call)
     free(call);
 }
 
-static void unlink_call(struct hand_call *call)
+// Whether it was there.
+static bool unlink_call(struct hand_call *call)
 {
     struct hand_link *link = call->link;
     for (struct hand_call **p = &link->calls; *p != NULL; p = &(*p)->next) {
         if (*p == call) {
             *p = call->next;
             link->n_calls--;
+            link->unsent -= call->sent ? 0 : call->msg_len;
             if (is_work(call->type))
                 sandbox_idle(link->s);
-            return;
+            return true;
         }
     }
+    return false;
 }
 
 static struct hand_call *find_call(struct hand_link *link, uint32_t id)
@@ -141,7 +152,7 @@ static void fail_all(struct hand_link *link, const struct err *err)
     struct hand_call *oldest = NULL;
     while (link->calls != NULL) {
         struct hand_call *call = link->calls;
-        unlink_call(call);
+        (void)unlink_call(call);
         call->next = oldest;
         oldest = call;
     }
@@ -161,6 +172,9 @@ static void close_socket(struct hand_link *link)
         uv_close((uv_handle_t *)link->poll, (uv_close_cb)free);
     }
     link->poll = NULL;
+    if (link->tick != NULL)
+        uv_close((uv_handle_t *)link->tick, (uv_close_cb)free);
+    link->tick = NULL;
     fd_close(TAKE_FD(link->sock));
 }
 
@@ -214,6 +228,34 @@ static void broken(struct hand_link *link, const char *what)
     break_link(link, &err);
 }
 
+// --- a hand that says nothing
+
+static bool is_owed(const struct hand_link *link)
+{
+    for (const struct hand_call *call = link->calls; call != NULL; call = call->next) {
+        if (!call->given)
+            return true;
+    }
+    return false;
+}
+
+static void on_tick(uv_timer_t *timer)
+{
+    struct hand_link *link = timer->data;
+    if (!is_owed(link))
+        (void)uv_timer_stop(timer);
+    else if (uv_now(timer->loop) - link->heard_ms >= SILENCE_MS)
+        broken(link, "the sandbox's file helper does not answer");
+}
+
+static void expect(struct hand_link *link)
+{
+    if (link->tick == NULL || uv_is_active((uv_handle_t *)link->tick))
+        return;
+    link->heard_ms = uv_now(link->tick->loop);
+    (void)uv_timer_start(link->tick, on_tick, TICK_MS, TICK_MS);
+}
+
 // --- sending
 
 static void watch(struct hand_link *link, int events);
@@ -228,6 +270,7 @@ static bool send_call(struct hand_link *link, struct hand_call *call)
         return false;
     }
     call->sent = true;
+    link->unsent -= call->msg_len;
     free(call->msg);
     call->msg = NULL;
     return true;
@@ -296,7 +339,7 @@ static bool on_done(struct hand_link *link, const struct hand_done *done, size_t
         (void)hand_error(done->sys_errno, call->path, &err);
     call->given = done->sys_errno == 0 && is_long(call->type);
     if (!call->given)
-        unlink_call(call);
+        (void)unlink_call(call);
     bool goes = !call->given; // else its callback may cancel it
     call->fn(call->data, done->sys_errno == 0 ? &answer : NULL, done->sys_errno == 0 ? NULL : &err);
     fd_close(answer.fd);
@@ -319,7 +362,7 @@ static bool on_ended(struct hand_link *link, struct hand_ended *ended, size_t le
     ended->path[sizeof ended->path - 1] = '\0';
     if (ended->sys_errno != 0)
         (void)hand_error(ended->sys_errno, ended->path[0] != '\0' ? ended->path : call->path, &err);
-    unlink_call(call);
+    (void)unlink_call(call);
     call->ended(call->data, ended, ended->sys_errno != 0 ? &err : NULL);
     call_free(call);
     return true;
@@ -345,6 +388,7 @@ static bool receive(struct hand_link *link)
         return false;
     }
     inbox.bytes[n] = '\0';
+    link->heard_ms = uv_now(link->poll->loop);
     bool sound = false;
     if (inbox.head.type == HAND_DONE)
         sound = on_done(link, &inbox.done, (size_t)n, &fds);
@@ -399,7 +443,13 @@ static void start_poll(struct hand_link *link)
     if (uv_poll_init(link->s->fleet->config.loop, link->poll, link->sock) < 0)
         abort();
     link->events = 0;
+    link->tick = calloc(1, sizeof *link->tick);
+    if (link->tick == NULL)
+        abort();
+    link->tick->data = link;
+    (void)uv_timer_init(link->s->fleet->config.loop, link->tick);
     watch(link, UV_READABLE);
+    expect(link);
 }
 
 static void on_given(void *data, struct guest_event *ev, const struct err *err)
@@ -512,7 +562,8 @@ struct hand_call *hand_ask(struct sandbox *s, const struct hand_ask *ask, hand_f
     if (++link->next_id == 0)
         link->next_id = 1;
     call->id = link->next_id;
-    if (link->n_calls >= CALLS_MAX || pack(call, ask, call->id) < 0) {
+    if (link->n_calls >= CALLS_MAX || pack(call, ask, call->id) < 0 ||
+        link->unsent + call->msg_len > UNSENT_MAX) {
         refuse_later(s, call);
         return call;
     }
@@ -520,8 +571,10 @@ struct hand_call *hand_ask(struct sandbox *s, const struct hand_ask *ask, hand_f
     call->next = link->calls;
     link->calls = call;
     link->n_calls++;
+    link->unsent += call->msg_len;
     if (is_work(call->type))
         sandbox_busy(s);
+    expect(link);
     if (link->sock >= 0 && !(link->events & UV_WRITABLE)) // else others are before it
         pump(link);
     return call;
@@ -546,6 +599,10 @@ void hand_cancel(struct hand_call *call)
     call->data = NULL;
     call->fn = ignore; // what comes with the answer is closed
     call->ended = ignore_ended;
+    if (call->link != NULL && !call->sent && unlink_call(call)) {
+        call_free(call); // nobody has heard of it
+        return;
+    }
     if (call->link == NULL || !is_long(call->type) || !call->sent)
         return;
     const struct hand_request req = {

@@ -212,6 +212,17 @@ class Server:
     def log(self):
         return self.log_path.read_text(errors="replace")
 
+    def daemon_pid(self):
+        """The unprivileged process that answers: the server's child named cayd."""
+        for path in pathlib.Path("/proc").glob("[0-9]*/status"):
+            try:
+                text = path.read_text(encoding="utf-8")
+            except OSError:
+                continue
+            if "Name:\tcayd\n" in text and f"PPid:\t{self.process.pid}\n" in text:
+                return int(path.parent.name)
+        raise AssertionError("there is no cayd")
+
     def stop(self):
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)

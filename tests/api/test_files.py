@@ -5,6 +5,9 @@ import base64
 import concurrent.futures
 import hashlib
 import json
+import os
+import pathlib
+import signal
 import socket
 import time
 
@@ -722,3 +725,44 @@ def test_a_server_that_stops_in_the_middle(make_server):
     for sock in socks:
         while recv(sock):
             pass
+
+
+def test_a_killed_daemon_changes_nothing(make_server):
+    client = Client(make_server())
+    client.ok("PUT", "/sandbox/s", {})
+    files = Files(client, "s")
+    files.write("/f", b"before")
+    socks = [raw_put(client, files, "/f", 10_000_000, b"x" * 5_000_000) for _ in range(3)]
+    os.kill(client.server.daemon_pid(), signal.SIGKILL)
+    for sock in socks:
+        while recv(sock):
+            pass
+
+    def answers():
+        try:
+            return files.read("/f") == b"before"
+        except OSError:
+            return False
+
+    eventually(answers)
+    assert files.sh("ls -A / | grep cay- || true") == ""
+    files.write("/f", blob(1_000_000))
+
+
+def test_an_upload_takes_no_memory(make_server, monkeypatch):
+    monkeypatch.setenv("ASAN_OPTIONS", "detect_leaks=1:quarantine_size_mb=1")  # what is freed is free
+    client = Client(make_server())
+    client.ok("PUT", "/sandbox/s", {})
+    files = Files(client, "s")
+    pieces = [blob(1 << 20)] * 256
+
+    def memory():
+        text = pathlib.Path(f"/proc/{client.server.daemon_pid()}/status").read_text()
+        return int(text.split("VmRSS:")[1].split()[0]) * 1024
+
+    files.write("/f", iter(pieces[:4]))
+    before = memory()
+    assert files.put("/f", iter(pieces)).json["size"] == 256 << 20
+    assert files.get("/f", headers={"Range": "bytes=-10"}).body == pieces[0][-10:]
+    assert hashlib.sha256(files.read("/f")).digest() == hashlib.sha256(pieces[0] * 256).digest()
+    assert memory() - before < 4 << 20

@@ -12,10 +12,10 @@ import socket
 import time
 
 import pytest
-from api_helpers import PATIENCE, at_once, eventually
+from api_helpers import FULL, PATIENCE, at_once, eventually
 from test_files import Files, blob
 
-ROUNDS = 1000
+ROUNDS = 20_000 if FULL else 1000
 
 
 @pytest.fixture(scope="module")

@@ -121,7 +121,8 @@ def test_metrics(api, box, tenant):
     api.exec(box, "exit 3")
     text = api("GET", "/metrics").body.decode()
     values = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
-    for name in ("cay_sandbox_created_total", "cay_pool_ready", "cay_boxes_running", 'cay_ends_total{reason="exit"}',
+    for name in ("cay_sandbox_created_total", "cay_pool_ready", "cay_boxes_running",
+                 "cay_egress_bytes_total", "cay_transfers", 'cay_ends_total{reason="exit"}',
                  "process_resident_memory_bytes", "cay_sandbox_wake_seconds_count", "cay_exec_seconds_count"):
         assert name in values, name
     assert float(values["cay_sandbox_created_total"]) >= 1 and float(values['cay_ends_total{reason="exit"}']) >= 1

@@ -2,13 +2,13 @@
 """docs/NETWORK.md, followed from its first line to its last: what it says is typed, what it shows is looked for. All of
 it runs in a network of its own, in which this file, run as a program, plays the hosts of the page on their own ports."""
 
+import base64
 import fcntl
 import http.server
 import json
 import os
 import pathlib
 import re
-import signal
 import socket
 import ssl
 import struct
@@ -26,7 +26,8 @@ from api_helpers import ADMIN, PATIENCE, TOP
 PAGE = TOP / "docs" / "NETWORK.md"
 HOST = "127.0.0.2"  # not 127.0.0.1, which programs do not ask a proxy for
 NAMES = ["example.com", "www.example.com", "api.github.com", "github.com", "git.example.com", "httpbin.org"]
-GITHUB, GIT = "ghp_0123456789abcdefghij", "ada:correct-horse"
+GITHUB = ["ghp_0123456789abcdefghij", "ghp_9876543210zyxwvutsrq"]  # the second is the newer one
+GIT = "ada:correct-horse"
 HOME_PAGE = b"<!doctype html><html><head><title>Example Domain</title></head></html>\n"
 
 
@@ -61,7 +62,7 @@ class Host(git_server.Handler):
 def listen(port, root, tls):
     server = http.server.ThreadingHTTPServer((HOST, port), Host)
     server.daemon_threads, server.root, server.seen, server.moved_to = True, root, [], ""
-    server.known = {f"Bearer {GITHUB}", f"Bearer {GITHUB[::-1]}"}
+    server.known = [f"Bearer {token}" for token in GITHUB]
     if tls:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(f"{root}/host.pem", f"{root}/host.key")
@@ -89,7 +90,7 @@ def be_the_world(root):
         os.chmod(f"{root}/{name}", 0o644)
     mount(f"{root}/bundle", str(bundle))  # programs in boxes trust it: the image is made of these files
     mount(f"{root}/hosts", "/etc/hosts")
-    git_server.BASIC = __import__("base64").b64encode(GIT.encode()).decode()
+    git_server.BASIC = base64.b64encode(GIT.encode()).decode()
     for name in ("octocat", "private"):
         os.makedirs(f"{root}/{name}")
     git_server.make_repo(f"{root}/octocat/Hello-World.git", {"README": "Hello World!\n"}, branch="master")
@@ -97,7 +98,7 @@ def be_the_world(root):
     listen(80, root, tls=False)
     listen(443, root, tls=True)
     print("ready", flush=True)
-    signal.sigwait({signal.SIGTERM})
+    sys.stdin.read()  # until whoever started it is gone
 
 
 # --- the page
@@ -145,10 +146,11 @@ def world(top):
     root = tempfile.mkdtemp(prefix="doc-", dir=top)
     os.chmod(root, 0o755)
     command = ["unshare", "--net", "--mount", sys.executable, __file__, root]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
+    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env)
     assert process.stdout.readline() == b"ready\n"
     yield process, root
-    process.terminate()
+    process.stdin.close()
     process.wait(PATIENCE)
 
 
@@ -201,5 +203,4 @@ def test_followed(server, tmp_path):
 
 
 if __name__ == "__main__":
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     be_the_world(sys.argv[1])

@@ -23,6 +23,17 @@ def count_fds(pid):
         return 0
 
 
+def list_fds(pid):
+    """What each leads to, without numbers that differ."""
+    found = []
+    for path in glob.glob(f"/proc/{pid}/fd/*"):
+        try:
+            found.append(os.readlink(path).partition(":")[0])
+        except OSError:
+            pass
+    return sorted(found)
+
+
 def tree(pid):
     """All processes below it."""
     found = []
@@ -139,6 +150,14 @@ def difference(before, after):
 
 
 # -- one box
+
+
+def parent(pid):
+    try:
+        text = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    except OSError:
+        return 0
+    return int(text[text.rindex(")") + 2 :].split()[1])
 
 
 def guests(server):

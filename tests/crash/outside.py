@@ -51,6 +51,7 @@ class Outside:
         self.echo_port = self.echo.getsockname()[1]
         threading.Thread(target=self.serve_echo, daemon=True).start()
         self.git = GitServer(top / "git")
+        self.git.http.handle_error = lambda *_: None
         self.git.repo("open/hello.git", {"README.md": "hello\n", "src/a.c": "int a;\n" * 2000})
         self.hosts = top / "hosts"
         self.hosts.write_text(f"127.0.0.1 localhost\n{HOST} {NAME}\n", encoding="utf-8")

@@ -94,11 +94,11 @@ CHECK_CASE(a_port_of_the_box_is_dialled)
     assert_int_equal(dial(&box, 8080, ECONNREFUSED), -1);
     assert_int_equal(dial(&box, 0, EINVAL), -1);
     start(&box, "exec python3 -c \"import socket\n"
-                                 "s = socket.socket(socket.AF_INET6)\n"
-                                 "s.bind(('::1', 8081)); s.listen()\n"
-                                 "t = socket.create_server(('127.0.0.1', 8080))\n"
-                                 "print('up', flush=True)\n"
-                                 "for l in (t, s): c, _ = l.accept(); c.sendall(b'hi'); c.close()\"");
+                "s = socket.socket(socket.AF_INET6)\n"
+                "s.bind(('::1', 8081)); s.listen()\n"
+                "t = socket.create_server(('127.0.0.1', 8080))\n"
+                "print('up', flush=True)\n"
+                "for l in (t, s): c, _ = l.accept(); c.sendall(b'hi'); c.close()\"");
     for (uint16_t port = 8080; port <= 8081; port++) {
         char text[8] = "";
         int fd = dial(&box, port, 0);
@@ -114,7 +114,8 @@ CHECK_CASE(connections_come_to_the_listener)
 {
     struct kit_box box = take_one();
     struct kit_ended end;
-    const char *script = "echo up; exec bash -c 'exec 3<>/dev/tcp/93.184.216.34/443 && echo there >&3 && cat <&3; sleep 1000'";
+    const char *script =
+        "echo up; exec bash -c 'exec 3<>/dev/tcp/93.184.216.34/443 && echo there >&3 && cat <&3; sleep 1000'";
     end = kit_run(&box, "bash -c 'exec 3<>/dev/tcp/93.184.216.34/443'");
     assert_int_not_equal(end.status, 0); // no route
     struct guest_event first = listen_in(&box, 0);
@@ -169,8 +170,8 @@ CHECK_CASE(a_port_that_is_taken)
 {
     struct kit_box box = take_one();
     start(&box, "exec python3 -c \"import socket, time\n"
-                                 "t = socket.create_server(('127.0.0.1', 3128))\n"
-                                 "print('up', flush=True); time.sleep(1000)\"");
+                "t = socket.create_server(('127.0.0.1', 3128))\n"
+                "print('up', flush=True); time.sleep(1000)\"");
     (void)listen_in(&box, EADDRINUSE);
     (void)kit_destroy(&box);
 }
@@ -207,8 +208,9 @@ CHECK_CASE(a_hand_sees_what_the_box_sees)
     assert_int_equal(answer.done.sys_errno, 0);
     assert_memory_equal(answer.data, "content\n", 8);
     // It is nobody that the box could look into, but root there may end it.
-    end = kit_run(&box, "for p in /proc/[0-9]*; do p=${p#/proc/}; [ $p = 1 ] || [ $p = $$ ] || { cat "
-                  "/proc/$p/environ /proc/$p/maps && exit 3; kill -9 $p; }; done 2>/dev/null; exit 0");
+    end = kit_run(
+        &box, "for p in /proc/[0-9]*; do p=${p#/proc/}; [ $p = 1 ] || [ $p = $$ ] || { cat "
+              "/proc/$p/environ /proc/$p/maps && exit 3; kill -9 $p; }; done 2>/dev/null; exit 0");
     assert_int_equal(end.status, 0);
     assert_int_equal(wire_recv(sock, &answer, sizeof answer, &fds, 0), 0);
     fd_close(sock);

@@ -266,6 +266,25 @@ static void test_they_say_goodbye(void **state)
     assert_memory_equal(t.wire.data, "\x88\x02\x03\xe8", 4);
 }
 
+static void test_goodbye_at_every_split(void **state)
+{
+    unsigned char all[32];
+    size_t len = frame(all, 0x88,
+                       "\x03\xe8"
+                       "bye",
+                       5);
+    for (size_t piece = 1; piece <= len; piece++) {
+        for (size_t at = 0; at < len; at += piece) {
+            put(all + at, len - at < piece ? len - at : piece);
+            turn(1);
+        }
+        turn(3);
+        assert_int_equal(t.code, 1000);
+        assert_int_equal(tear_down(state), 0);
+        assert_int_equal(set_up(state), 0);
+    }
+}
+
 static void test_we_say_goodbye(void **state)
 {
     (void)state;
@@ -400,6 +419,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_sending_within_a_message, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_pause_leaves_bytes_where_they_are, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_they_say_goodbye, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_goodbye_at_every_split, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_we_say_goodbye, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_connection_ends_without_a_word, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_reader_that_stops_loses_it, set_up, tear_down),
