@@ -28,7 +28,7 @@ class Results:
 
 def format_ms(series):
     rounds, _, median, p90, p99 = series
-    digits = 0 if median > 100 * MS else 2
+    digits = 0 if median > 100 * MS else 2 if median > 0.2 * MS else 3
     words = " / ".join(f"{t / MS:.{digits}f}" for t in (median, p90, p99))
     return f"{words} ms ({rounds})"
 

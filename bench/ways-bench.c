@@ -58,6 +58,8 @@ static void set(struct ways *w, const char *name, const char *value)
         w->plain = port(value);
     else if (strcmp(name, "--direct") == 0)
         w->direct = port(value);
+    else if (strcmp(name, "--relay") == 0)
+        w->relay = port(value);
     else if (strcmp(name, "--preview") == 0)
         w->preview = value;
     else if (strcmp(name, "--volume") == 0)

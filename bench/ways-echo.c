@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small message over a WebSocket and back, through a preview and directly, in turns.
+// A small message over a WebSocket and back, through a preview, directly, and through a relay that
+// looks at nothing, in turns.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -12,7 +13,7 @@
 #include "ways-ws.h"
 #include "ways.h"
 
-enum { WARM_UP = 50, MESSAGE = 32, SIDES = 2 };
+enum { WARM_UP = 50, MESSAGE = 32, SIDES = 3 };
 
 static int open_ws(uint16_t port, const char *host)
 {
@@ -61,9 +62,13 @@ static int64_t echo(int fd)
 
 void line_echo(const struct ways *w)
 {
-    static const char *const names[SIDES] = {"preview", "direct"};
+    static const char *const names[SIDES] = {"preview", "direct", "socat"};
     struct series series[SIDES];
-    int fds[SIDES] = {open_ws(w->http.port, w->preview), open_ws(w->direct, "127.0.0.1")};
+    const int fds[SIDES] = {
+        open_ws(w->http.port, w->preview),
+        open_ws(w->direct, "127.0.0.1"),
+        open_ws(w->relay, "127.0.0.1"),
+    };
     note("a message over a WebSocket and back, %u rounds", w->many);
     for (unsigned i = 0; i < SIDES; i++)
         series_init(&series[i], names[i], w->many);

@@ -15,6 +15,7 @@ struct ways {
     struct http_bench http;
     uint16_t nginx, plain; // nginx on a volume like ours, and on the machine's own file system
     uint16_t direct;       // ways-end outside of any box
+    uint16_t relay;        // leads there through socat
     const char *preview;   // host of the preview of ways-end in the box
     const char *volume;    // the file that our disks lie in
     uint64_t bytes;        // of the large file

@@ -145,7 +145,7 @@ LINES = [
         preview_detail,
         at_least=True,
     ),
-    timed("w6", "echo", "WebSocket through a preview and back, beside direct", "echo", "preview", "direct", 2.0),
+    timed("w6", "echo", "WebSocket through a preview and back, beside direct", "echo", "preview", "direct", 2.0, "socat"),
     moved("w7", "relay", "1 GiB by CONNECT, speed beside socat", "socat", "direct"),
 ]
 
@@ -308,6 +308,7 @@ def run_bench(scene, part, results):
         "--nginx": scene.nginx["volume"],
         "--plain": scene.nginx["plain"],
         "--direct": scene.direct,
+        "--relay": scene.relay,
         "--preview": scene.host,
         "--volume": scene.data / "cay" / "volume.btrfs",
         "--bytes": scene.bytes,
@@ -325,6 +326,16 @@ def run_bench(scene, part, results):
         env={**os.environ, "CAY_TOKEN": scene.api.token},
     )
     return run_program(process, results)
+
+
+def socat(scene, to):
+    listen = f"TCP-LISTEN:{scene.relay},bind=127.0.0.1,fork,reuseaddr"
+    return started(["socat", listen, f"TCP:127.0.0.1:{to}"], scene.relay)
+
+
+def measure_echo(scene, part, results):
+    with socat(scene, scene.direct):
+        return run_bench(scene, part, results)
 
 
 def wrk(port, host, seconds):
@@ -378,8 +389,7 @@ def measure_relay(scene, part, results):
     rounds = 2 if scene.quick else 9
     print(f"  a large file through a proxy, {rounds} rounds", file=sys.stderr)
     source = [scene.end, "source", scene.source, scene.bytes]
-    relay = ["socat", f"TCP-LISTEN:{scene.relay},bind=127.0.0.1,fork,reuseaddr", f"TCP:127.0.0.1:{scene.source}"]
-    with started(source, scene.source), started(relay, scene.relay):
+    with started(source, scene.source), socat(scene, scene.source):
         for _ in range(rounds):
             for who, run in sides.items():
                 times[who].append(run())
@@ -389,7 +399,7 @@ def measure_relay(scene, part, results):
     return True
 
 
-PARTS = {"preview": measure_preview, "relay": measure_relay}
+PARTS = {"preview": measure_preview, "echo": measure_echo, "relay": measure_relay}
 
 
 FAILURES = (RuntimeError, OSError, subprocess.SubprocessError)

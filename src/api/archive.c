@@ -3,12 +3,8 @@
 // that and the connection. Out: an answer in chunks, whose end is sent when the hand has said that
 // it did all of it; a connection that ends without is how a failure shows.
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
-#include <string.h>
 #include <strings.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "api/files.h"
 #include "api/handlers.h"
@@ -18,7 +14,6 @@
 
 enum {
     HEAD_MAX = 8 * 1024,
-    STALL_MS = EDGE_IDLE_SECONDS * 1000,
     ANSWER_MAX = 64 * 1024,
 };
 
@@ -26,7 +21,6 @@ struct archive_call {
     struct file_call file; // first; its path is where the tree is
     bool owner;
     int pipe; // from or to the hand
-    int none; // a pipe from which nothing comes, where the archive is in memory
     // Both have to come to an end, in any order.
     bool is_moved, is_ended;
     bool failed;    // out: it cannot be whole any more
@@ -34,17 +28,16 @@ struct archive_call {
     struct hand_ended ended;
 };
 
-static void close_pipes(struct archive_call *a)
+static void close_pipe(struct archive_call *a)
 {
     fd_close(TAKE_FD(a->pipe));
-    fd_close(TAKE_FD(a->none));
 }
 
 // -- out
 
 static void on_end_sent(struct call *call, const struct move_result *result)
 {
-    close_pipes(call->state);
+    close_pipe(call->state);
     if (result != NULL && result->why == MOVE_COMPLETE)
         call_taken_done(call);
     else
@@ -63,11 +56,11 @@ static void finish_out(struct call *call)
         .to_offset = MOVE_NO_OFFSET,
         .first = "0\r\n\r\n",
         .first_len = 5,
-        .stall_ms = STALL_MS,
+        .stall_ms = TRANSFER_STALL_MS,
     };
     if (!a->failed && chunked && transfer_start(call, &config, on_end_sent, &err) == 0)
         return;
-    close_pipes(a);
+    close_pipe(a);
     call_drop(call);
 }
 
@@ -78,7 +71,7 @@ static void on_out_moved(struct call *call, const struct move_result *result)
     if (result == NULL || result->why != MOVE_COMPLETE) {
         a->failed = true;
         call_drop(call);
-        close_pipes(a);
+        close_pipe(a);
         files_cancel(call); // nobody reads it
     } else if (a->is_ended) {
         finish_out(call);
@@ -96,7 +89,7 @@ static void on_out_started(void *data, struct hand_answer *answer)
     call_add_header(call, "Content-Security-Policy", "sandbox");
     if (call->req == NULL || call_take(call) < 0) {
         a->failed = a->is_moved = true;
-        close_pipes(a); // whoever writes to it ends
+        close_pipe(a); // whoever writes to it ends
         return;
     }
     if (call->taken->is_old)
@@ -115,12 +108,12 @@ static void on_out_started(void *data, struct hand_answer *answer)
         .first = head.data,
         .first_len = head.len,
         .to_chunked = !call->taken->is_old,
-        .stall_ms = STALL_MS,
+        .stall_ms = TRANSFER_STALL_MS,
     };
     if (transfer_start(call, &config, on_out_moved, &err) == 0)
         return;
     a->failed = a->is_moved = true;
-    close_pipes(a);
+    close_pipe(a);
 }
 
 static void on_out_done(void *data, const struct hand_ended *ended, const struct err *err)
@@ -181,8 +174,9 @@ static void fail_in(struct call *call)
 {
     const struct archive_call *a = call->state;
     if (a->err.sys_errno == EBADMSG)
-        call_error(call, ERROR_INVALID_REQUEST, NULL,
-                   "the body is not a tar archive, or not all of one; what came before is unpacked");
+        call_error(
+            call, ERROR_INVALID_REQUEST, NULL,
+            "the body is not a tar archive, or not all of one; what came before is unpacked");
     else
         files_fail(call, &a->err);
 }
@@ -202,66 +196,31 @@ static void on_in_moved(struct call *call, const struct move_result *result)
     struct archive_call *a = call->state;
     a->is_moved = true;
     bool whole = result != NULL && result->why == MOVE_COMPLETE;
-    if (call->taken != NULL) {
-        call->taken->keep =
-            call->taken->keep && whole && result->first_used == call->taken->early.len;
-        buf_reset(&call->taken->early);
-    }
+    transfer_body_over(call, result);
     if (!whole && (result == NULL || result->why != MOVE_TO_FAILED)) { // the client has gone
         files_cancel(call);
-        close_pipes(a);
+        close_pipe(a);
         call_drop(call);
         return;
     }
-    close_pipes(a);
+    close_pipe(a);
     if (a->is_ended)
         finish_in(call);
 }
 
 static int move_in(struct call *call, struct err *err)
 {
-    static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
-    struct archive_call *a = call->state;
-    const struct http_taken *taken = call->taken;
-    if (taken->expects && taken->early.len == 0)
-        (void)send(taken->fd, go_on, sizeof go_on - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
-    struct move_config config = {
-        .from = taken->fd,
-        .from_offset = MOVE_NO_OFFSET,
-        .to = a->pipe,
-        .to_offset = MOVE_NO_OFFSET,
-        .length = taken->chunked ? MOVE_TO_END : taken->length,
-        .first = taken->early.data,
-        .first_len = taken->early.len,
-        .first_is_body = true,
-        .chunked = taken->chunked,
-        .stall_ms = STALL_MS,
-    };
-    return transfer_start(call, &config, on_in_moved, err);
-}
-
-static int move_in_memory(struct call *call, struct err *err)
-{
-    struct archive_call *a = call->state;
+    const struct archive_call *a = call->state;
     size_t len;
-    const char *body = http_body(call->req, &len);
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
-        return err_sys(err, errno, "make a pipe");
-    fd_close(ends[1]);
-    a->none = ends[0];
-    struct move_config config = {
-        .from = a->none,
-        .from_offset = MOVE_NO_OFFSET,
-        .to = a->pipe,
-        .to_offset = MOVE_NO_OFFSET,
-        .length = len,
-        .first = body,
-        .first_len = len,
-        .first_is_body = true,
-        .stall_ms = STALL_MS,
-    };
-    return transfer_start(call, &config, on_in_moved, err);
+    if (call->req == NULL)
+        return -1; // nobody sends it
+    if (!http_is_raw(call->req)) {
+        const char *body = http_body(call->req, &len);
+        return transfer_memory(call, body, len, a->pipe, MOVE_NO_OFFSET, on_in_moved, err);
+    }
+    if (call_take(call) < 0)
+        return -1;
+    return transfer_body(call, a->pipe, MOVE_NO_OFFSET, on_in_moved, err);
 }
 
 static void on_in_started(void *data, struct hand_answer *answer)
@@ -270,19 +229,12 @@ static void on_in_started(void *data, struct hand_answer *answer)
     struct archive_call *a = call->state;
     struct err err = {0};
     a->pipe = TAKE_FD(answer->in_fd);
-    int r = -1;
-    if (call->req == NULL)
-        ; // nobody sends it
-    else if (!http_is_raw(call->req))
-        r = move_in_memory(call, &err);
-    else if (call_take(call) == 0)
-        r = move_in(call, &err);
-    if (r == 0)
+    if (move_in(call, &err) == 0)
         return;
     a->is_moved = true;
     if (call->taken != NULL)
         call->taken->keep = false;
-    close_pipes(a);
+    close_pipe(a);
 }
 
 static void on_in_done(void *data, const struct hand_ended *ended, const struct err *err)
@@ -322,7 +274,7 @@ static struct archive_call *new_call(struct call *call)
     struct archive_call *a = files_new(call, sizeof *a);
     if (a == NULL)
         return NULL;
-    a->pipe = a->none = -1;
+    a->pipe = -1;
     if (path == NULL) {
         call_error(call, ERROR_INVALID_REQUEST, NULL, "?path: say which directory");
         return NULL;

@@ -152,11 +152,11 @@ static void log_call(const struct call *call, unsigned status)
     if (!log_is_on(level))
         return;
     const char *taken = call->method == HTTP_PUT ? "PUT" : call->is_head ? "HEAD" : "GET";
-    log_line(level, "request", "method",
-             call->req != NULL ? http_method_name(call->req) : taken, "route",
-             call->route != NULL ? call->route->pattern : "-", "status", LOG_U64(status), "us",
-             LOG_U64((uint64_t)(clock_ns() - call->start_ns) / 1000), "req", call->id, "sandbox",
-             sandbox_of(call), "peer", call->req != NULL ? http_peer(call->req) : NULL, NULL);
+    log_line(level, "request", "method", call->req != NULL ? http_method_name(call->req) : taken,
+             "route", call->route != NULL ? call->route->pattern : "-", "status", LOG_U64(status),
+             "us", LOG_U64((uint64_t)(clock_ns() - call->start_ns) / 1000), "req", call->id,
+             "sandbox", sandbox_of(call), "peer", call->req != NULL ? http_peer(call->req) : NULL,
+             NULL);
 }
 
 void call_count(struct call *call, unsigned status)

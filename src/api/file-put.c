@@ -3,24 +3,16 @@
 // hands out its descriptor, the mover writes to that, and then the file gets its name.
 #include "api/file-put.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "api/transfer.h"
 #include "base/fd.h"
-
-enum { STALL_MS = EDGE_IDLE_SECONDS * 1000 };
 
 struct writing { // between HAND_CREATE and the answer to HAND_COMMIT
     struct file_put put;
     files_fn fn;
     uint64_t handle;
-    int to;   // the new file
-    int none; // a pipe from which nothing comes: where the content is in memory
+    int to; // the new file
 };
 
 static struct hand_ask ask_of(enum hand_type type, const struct file_put *put)
@@ -48,7 +40,6 @@ static void finish(struct call *call, struct hand_answer *answer, const struct e
     files_fn fn = w->fn;
     f->writing = NULL;
     fd_close(w->to);
-    fd_close(w->none);
     free(w);
     fn(call, answer, err);
 }
@@ -114,57 +105,13 @@ static void on_moved(struct call *call, const struct move_result *result)
         return;
     }
     int r = read_result(result, w->put.path, &err);
-    if (call->taken != NULL) {
-        // Behind a body that was not read to its end nothing else can be read.
-        call->taken->keep =
-            call->taken->keep && r == 0 && result->first_used == call->taken->early.len;
-        buf_reset(&call->taken->early);
-    }
+    transfer_body_over(call, result);
     if (r < 0) {
         give_up(call, &err);
         return;
     }
     const struct hand_ask ask = {.type = HAND_COMMIT, .handle = w->handle};
     files_ask(call, &ask, on_committed);
-}
-
-static int move_memory(struct call *call, struct writing *w, struct err *err)
-{
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
-        return err_sys(err, errno, "make a pipe");
-    fd_close(ends[1]);
-    w->none = ends[0];
-    struct move_config config = {
-        .from = w->none,
-        .from_offset = MOVE_NO_OFFSET,
-        .to = w->to,
-        .length = w->put.len,
-        .first = w->put.data,
-        .first_len = w->put.len,
-        .first_is_body = true,
-    };
-    return transfer_start(call, &config, on_moved, err);
-}
-
-static int move_body(struct call *call, struct writing *w, struct err *err)
-{
-    static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
-    const struct http_taken *taken = call->taken;
-    if (taken->expects && taken->early.len == 0)
-        (void)send(taken->fd, go_on, sizeof go_on - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
-    struct move_config config = {
-        .from = taken->fd,
-        .from_offset = MOVE_NO_OFFSET,
-        .to = w->to,
-        .length = taken->chunked ? MOVE_TO_END : taken->length,
-        .first = taken->early.data,
-        .first_len = taken->early.len,
-        .first_is_body = true,
-        .chunked = taken->chunked,
-        .stall_ms = STALL_MS,
-    };
-    return transfer_start(call, &config, on_moved, err);
 }
 
 static void on_created(struct call *call, struct hand_answer *answer, const struct err *err)
@@ -182,7 +129,9 @@ static void on_created(struct call *call, struct hand_answer *answer, const stru
         gone(call);
         return;
     }
-    int r = w->put.data != NULL ? move_memory(call, w, &failed) : move_body(call, w, &failed);
+    int r = w->put.data != NULL
+                ? transfer_memory(call, w->put.data, w->put.len, w->to, 0, on_moved, &failed)
+                : transfer_body(call, w->to, 0, on_moved, &failed);
     if (r < 0) {
         if (call->taken != NULL)
             call->taken->keep = false;
@@ -204,7 +153,7 @@ void file_put(struct call *call, const struct file_put *put, files_fn fn)
     f->writing = calloc(1, sizeof *f->writing);
     if (f->writing == NULL)
         abort();
-    *f->writing = (struct writing){.put = *put, .fn = fn, .to = -1, .none = -1};
+    *f->writing = (struct writing){.put = *put, .fn = fn, .to = -1};
     ask.type = HAND_CREATE;
     files_ask(call, &ask, on_created);
 }

@@ -14,10 +14,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 
-enum {
-    HEAD_MAX = 8 * 1024,
-    STALL_MS = EDGE_IDLE_SECONDS * 1000,
-};
+enum { HEAD_MAX = 8 * 1024 };
 
 struct read_call {
     struct file_call file; // first
@@ -132,7 +129,7 @@ static void send_file(struct call *call, const struct found *found, int fd)
         .length = call->is_head ? 0 : found->range.len,
         .first = head.data,
         .first_len = head.len,
-        .stall_ms = STALL_MS,
+        .stall_ms = TRANSFER_STALL_MS,
     };
     if (head.failed != 0 || transfer_start(call, &config, on_sent, &err) < 0)
         call_drop(call);

@@ -1,15 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/transfer.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/queue.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/fd.h"
 
 struct transfer {
     struct call *call; // counted; NULL when it was told of
     struct move *move;
     struct follower *follower; // NULL when it was cut
     transfer_fn fn;
+    int none; // a pipe from which nothing comes, of one whose bytes are in memory; or -1
     LIST_ENTRY(transfer) all; // of api->transfers
 };
 
@@ -21,6 +28,7 @@ static void tell(struct transfer *t, const struct move_result *result)
     LIST_REMOVE(t, all);
     follower_free(t->follower);
     t->follower = NULL;
+    fd_close(t->none);
     sandbox_idle(call->sandbox);
     t->fn(call, result);
     call_unref(call);
@@ -58,11 +66,14 @@ static void on_event(void *data, const struct event_row *row)
         cut(data);
 }
 
-int transfer_start(struct call *call, struct move_config *config, transfer_fn fn, struct err *err)
+// Takes the pipe, on success.
+static int start(struct call *call, struct move_config *config, int none, transfer_fn fn,
+                 struct err *err)
 {
     struct transfer *t = calloc(1, sizeof *t);
     if (t == NULL)
         abort();
+    t->none = none;
     config->done = on_done;
     config->data = t;
     t->move = move_start(call->api->mover, config, err);
@@ -76,6 +87,67 @@ int transfer_start(struct call *call, struct move_config *config, transfer_fn fn
     LIST_INSERT_HEAD(&call->api->transfers, t, all);
     sandbox_busy(call->sandbox);
     return 0;
+}
+
+int transfer_start(struct call *call, struct move_config *config, transfer_fn fn, struct err *err)
+{
+    return start(call, config, -1, fn, err);
+}
+
+int transfer_body(struct call *call, int to, int64_t to_offset, transfer_fn fn, struct err *err)
+{
+    static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    const struct http_taken *taken = call->taken;
+    if (taken->expects && taken->early.len == 0)
+        (void)send(taken->fd, go_on, sizeof go_on - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+    struct move_config config = {
+        .from = taken->fd,
+        .from_offset = MOVE_NO_OFFSET,
+        .to = to,
+        .to_offset = to_offset,
+        .length = taken->chunked ? MOVE_TO_END : taken->length,
+        .first = taken->early.data,
+        .first_len = taken->early.len,
+        .first_is_body = true,
+        .chunked = taken->chunked,
+        .stall_ms = TRANSFER_STALL_MS,
+    };
+    return start(call, &config, -1, fn, err);
+}
+
+void transfer_body_over(struct call *call, const struct move_result *result)
+{
+    struct http_taken *taken = call->taken;
+    if (taken == NULL)
+        return;
+    taken->keep = taken->keep && result != NULL && result->why == MOVE_COMPLETE &&
+                  result->first_used == taken->early.len;
+    buf_reset(&taken->early);
+}
+
+int transfer_memory(struct call *call, const void *data, size_t len, int to, int64_t to_offset,
+                    transfer_fn fn, struct err *err)
+{
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
+        return err_sys(err, errno, "make a pipe");
+    fd_close(ends[1]);
+    auto_fd none = ends[0];
+    struct move_config config = {
+        .from = none,
+        .from_offset = MOVE_NO_OFFSET,
+        .to = to,
+        .to_offset = to_offset,
+        .length = len,
+        .first = data,
+        .first_len = len,
+        .first_is_body = true,
+        .stall_ms = TRANSFER_STALL_MS,
+    };
+    int r = start(call, &config, none, fn, err);
+    if (r == 0)
+        (void)TAKE_FD(none);
+    return r;
 }
 
 void transfers_cut(struct api *api, const struct token *token)

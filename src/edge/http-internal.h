@@ -144,7 +144,7 @@ struct http_server {
     unsigned conns_max;
     unsigned n_conns, n_active, n_lingering, n_spare;
     unsigned n_taken;
-    uint64_t bodies; // bytes that requests have, or have said they will send
+    uint64_t bodies; // bytes of the large ones that are kept
     struct conn_list conns, idle;
     struct request_list requests, young, drained, spare;
     struct leaver_list lingering;

@@ -360,16 +360,20 @@ static void work_raw(struct http_request *req)
 
 // --- bodies that are kept
 
-// Takes room for as many bytes in all, if there is so much left.
+static bool has_room(const struct http_request *req, uint64_t bytes)
+{
+    return bytes <= EDGE_BODY_FREE || req->server->bodies - req->room + bytes <= EDGE_BODIES_MAX;
+}
+
+// As bytes come: whoever only says that they will takes nothing from others.
 static bool take_room(struct http_request *req, uint64_t bytes)
 {
-    struct http_server *server = req->server;
-    if (bytes <= EDGE_BODY_FREE || bytes <= req->room)
-        return true;
-    if (server->bodies - req->room + bytes > EDGE_BODIES_MAX)
+    if (!has_room(req, bytes))
         return false;
-    server->bodies += bytes - req->room;
-    req->room = bytes;
+    if (bytes > EDGE_BODY_FREE) {
+        req->server->bodies += bytes - req->room;
+        req->room = bytes;
+    }
     return true;
 }
 
@@ -393,7 +397,7 @@ static void admit(struct http_request *req)
     req->conn->is_unread = true;
     if (server->is_known != NULL && !server->is_known(server->data, req))
         work_raw(req);
-    else if (!take_room(req, length == HTTP_CHUNKED ? 0 : length))
+    else if (!has_room(req, length == HTTP_CHUNKED ? 0 : length))
         refuse_full(req);
     else
         req->conn->is_unread = false;

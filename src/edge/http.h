@@ -47,9 +47,9 @@ struct http_listener {
 // (http_take): its handler is called as soon as its head is there.
 typedef bool (*http_raw_fn)(void *data, const struct http_peek *peek);
 
-// Whether a request may send a body of more than EDGE_BODY_FREE, which is kept until it is answered:
-// a stranger would fill the memory before anybody asks for a name. The handler of one that may not
-// is called at once, without its body, and refuses it.
+// Whether a request may send a body of more than EDGE_BODY_FREE, which is kept until it is
+// answered: a stranger would fill the memory before anybody asks for a name. The handler of one
+// that may not is called at once, without its body, and refuses it.
 typedef bool (*http_known_fn)(void *data, const struct http_request *req);
 
 struct http_config {
@@ -57,7 +57,7 @@ struct http_config {
     const struct http_listener *listeners;
     unsigned n_listeners;
     http_handler_fn handler;
-    http_raw_fn is_raw; // NULL: no request is
+    http_raw_fn is_raw;     // NULL: no request is
     http_known_fn is_known; // NULL: everybody is
     void *data;
     unsigned idle_seconds; // 0: EDGE_IDLE_SECONDS; for tests

@@ -9,9 +9,9 @@ enum {
     EDGE_HEADERS_MAX = 64,            // header lines: 431
     EDGE_HEADER_BYTES_MAX = 8 * 1024, // the target and all of them together: 431
     EDGE_COOKIE_BYTES = 64,           // what each cookie counts beside its text, which counts twice
-    EDGE_REPLY_HEADERS_MAX = 2 * 1024, // what an answer may add of its own
-    EDGE_BODY_MAX = 32 * 1024 * 1024,  // of a JSON request: 413
-    EDGE_BODY_FREE = 16 * 1024,        // more than this only from those who are known (401),
+    EDGE_REPLY_HEADERS_MAX = 2 * 1024,   // what an answer may add of its own
+    EDGE_BODY_MAX = 32 * 1024 * 1024,    // of a JSON request: 413
+    EDGE_BODY_FREE = 16 * 1024,          // more than this only from those who are known (401),
     EDGE_BODIES_MAX = 256 * 1024 * 1024, // and of all of these together: 503
     EDGE_JSON_DEPTH_MAX = 32,
     EDGE_JSON_VALUES_MAX = 16 * 1024, // all arrays and objects together, about

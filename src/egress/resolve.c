@@ -15,7 +15,8 @@
 #include "egress/policy.h"
 
 enum {
-    THREADS = 32, // made when they are needed: a name server that does not answer holds one for long
+    THREADS =
+        32, // made when they are needed: a name server that does not answer holds one for long
     LINE_MAX_WAITING = 256, // as many as a sandbox has connections
     LINE_MAX_RUNNING = 2,   // of the threads
     STACK = 256 * 1024,

@@ -112,8 +112,8 @@ static bool begins_with_get(const char *line, size_t len)
     return len > 4 && memcmp(line, "GET ", 4) == 0;
 }
 
-// 1: HTTP, 0: not, -1: more bytes are needed to tell. Servers skip empty lines before a request, and
-// answer methods that they do not know without ending the connection.
+// 1: HTTP, 0: not, -1: more bytes are needed to tell. Servers skip empty lines before a request,
+// and answer methods that they do not know without ending the connection.
 static int looks_like_http(const char *data, size_t len)
 {
     const char *at = data, *end = data + len;

@@ -173,6 +173,10 @@ static int on_itself(struct watch *w, struct watch_node *node, const struct inot
         }
         return 0;
     }
+    // A directory that another one was moved over has lost its last name, which is told right then;
+    // one that was exchanged has not.
+    if ((ev->mask & IN_ATTRIB) && w->displaced == (uint32_t)(node - w->table.node) + 1)
+        w->displaced = 0;
     if (!root)
         return 0; // the directory above tells
     if (ev->mask & (IN_DELETE_SELF | IN_MOVE_SELF | IN_UNMOUNT))

@@ -14,9 +14,9 @@
 #include "wire/wire.h"
 
 enum {
-    CALLS_MAX = 1024, // of one sandbox, at once
+    CALLS_MAX = 1024,              // of one sandbox, at once
     UNSENT_MAX = 16 * 1024 * 1024, // bytes of these that its hand has not taken
-    AT_ONCE = 32,     // answers read before others have their turn
+    AT_ONCE = 32,                  // answers read before others have their turn
     TICK_MS = 5000,
     SILENCE_MS = 30 * 1000, // of a hand that owes an answer: user code may have stopped it
 };
@@ -69,26 +69,27 @@ int hand_error(int sys_errno, const char *path, struct err *err)
         enum err_code code;
         const char *text;
     } table[] = {
-        {ENOENT,       ERR_NOT_FOUND,   "there is no '%.200s' in the sandbox"                           },
-        {EISDIR,       ERR_INVALID,     "'%.200s' is a directory"                                       },
-        {ENOTDIR,      ERR_INVALID,     "'%.200s': a part of the path is not a directory"               },
-        {EEXIST,       ERR_CONFLICT,    "'%.200s' is there already"                                     },
-        {ENOTEMPTY,    ERR_CONFLICT,    "'%.200s' is not empty"                                         },
-        {ESTALE,       ERR_CONFLICT,    "'%.200s' has changed"                                          },
-        {EINVAL,       ERR_INVALID,     "'%.200s' is not a file or directory that this can be done with"},
-        {ELOOP,        ERR_INVALID,     "'%.200s' has too many symbolic links"                          },
-        {ENAMETOOLONG, ERR_INVALID,     "'%.200s' is too long"                                          },
-        {ENOSPC,       ERR_EXHAUSTED,   "no space is left on the sandbox's disk"                        },
-        {EDQUOT,       ERR_EXHAUSTED,   "the sandbox's disk is full"                                    },
-        {EFBIG,        ERR_EXHAUSTED,   "'%.200s' is too large"                                         },
-        {EACCES,       ERR_DENIED,      "'%.200s' may not be used"                                      },
-        {EPERM,        ERR_DENIED,      "'%.200s' may not be changed"                                   },
-        {EROFS,        ERR_DENIED,      "'%.200s' is on a read-only part of the sandbox"                },
-        {EBUSY,        ERR_CONFLICT,    "'%.200s' is in use"                                            },
-        {EXDEV,        ERR_UNSUPPORTED, "'%.200s' is on another file system"                            },
-        {EAGAIN,       ERR_UNAVAILABLE, "'%.200s': too many file operations are under way in this sandbox, or it has too many processes"},
-        {EMFILE,       ERR_UNAVAILABLE, "'%.200s': too many files are being written in this sandbox"},
-        {ETXTBSY,      ERR_CONFLICT,    "'%.200s' is being executed"                                    },
+        {ENOENT,       ERR_NOT_FOUND,   "there is no '%.200s' in the sandbox"                            },
+        {EISDIR,       ERR_INVALID,     "'%.200s' is a directory"                                        },
+        {ENOTDIR,      ERR_INVALID,     "'%.200s': a part of the path is not a directory"                },
+        {EEXIST,       ERR_CONFLICT,    "'%.200s' is there already"                                      },
+        {ENOTEMPTY,    ERR_CONFLICT,    "'%.200s' is not empty"                                          },
+        {ESTALE,       ERR_CONFLICT,    "'%.200s' has changed"                                           },
+        {EINVAL,       ERR_INVALID,     "'%.200s' is not a file or directory that this can be done with" },
+        {ELOOP,        ERR_INVALID,     "'%.200s' has too many symbolic links"                           },
+        {ENAMETOOLONG, ERR_INVALID,     "'%.200s' is too long"                                           },
+        {ENOSPC,       ERR_EXHAUSTED,   "no space is left on the sandbox's disk"                         },
+        {EDQUOT,       ERR_EXHAUSTED,   "the sandbox's disk is full"                                     },
+        {EFBIG,        ERR_EXHAUSTED,   "'%.200s' is too large"                                          },
+        {EACCES,       ERR_DENIED,      "'%.200s' may not be used"                                       },
+        {EPERM,        ERR_DENIED,      "'%.200s' may not be changed"                                    },
+        {EROFS,        ERR_DENIED,      "'%.200s' is on a read-only part of the sandbox"                 },
+        {EBUSY,        ERR_CONFLICT,    "'%.200s' is in use"                                             },
+        {EXDEV,        ERR_UNSUPPORTED, "'%.200s' is on another file system"                             },
+        {EAGAIN,       ERR_UNAVAILABLE,
+         "'%.200s': too many file operations are under way in this sandbox, or it has too many processes"},
+        {EMFILE,       ERR_UNAVAILABLE, "'%.200s': too many files are being written in this sandbox"     },
+        {ETXTBSY,      ERR_CONFLICT,    "'%.200s' is being executed"                                     },
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         if (table[i].sys_errno != sys_errno)

@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import pathlib
+import re
 import signal
 import socket
 import subprocess
@@ -16,6 +17,7 @@ TOP = pathlib.Path(__file__).resolve().parent.parent.parent
 CAY = os.environ.get("CAY", str(TOP / "build" / "cay"))
 FULL = os.environ.get("CAY_TEST_FULL") == "1"
 PATIENCE = 60
+FAULT = re.compile(r"AddressSanitizer|LeakSanitizer|runtime error:|Assertion|level=error")
 
 
 def wait_until(check, seconds=PATIENCE, every=0.01):
@@ -173,6 +175,11 @@ class Server:
 
     def log(self):
         return (self.data / "serve.log").read_text(encoding="utf-8", errors="replace")[-4000:]
+
+    def faults(self):
+        """What a sanitizer has found."""
+        text = (self.data / "serve.log").read_text(encoding="utf-8", errors="replace")
+        return [line for line in text.splitlines() if FAULT.search(line)]
 
     @property
     def token(self):

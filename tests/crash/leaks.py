@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a server holds of the machine, in numbers that can be compared."""
 
+import collections
 import ctypes
 import glob
 import os
@@ -24,14 +25,15 @@ def count_fds(pid):
 
 
 def list_fds(pid):
-    """What each leads to, without numbers that differ."""
+    """What each leads to, without numbers that differ, and without the cgroups of execs: of these there are as many as
+    there ever were at once."""
     found = []
     for path in glob.glob(f"/proc/{pid}/fd/*"):
         try:
             found.append(os.readlink(path).partition(":")[0])
         except OSError:
             pass
-    return sorted(found)
+    return sorted(name for name in found if not name.startswith("/sys/fs/cgroup"))
 
 
 def tree(pid):
@@ -183,3 +185,9 @@ def hands(guest):
 def workers(guest):
     """What the hands have started: lists, archives, watches."""
     return [pid for hand in hands(guest) for pid in tree(hand)]
+
+
+def more(before, after):
+    """What there is more and less of."""
+    one, two = collections.Counter(before), collections.Counter(after)
+    return two - one, one - two

@@ -47,6 +47,7 @@ class Outside:
         self.web = Web((HOST, 0), Handler)
         self.port = self.web.server_address[1]
         threading.Thread(target=self.web.serve_forever, daemon=True).start()
+        self.lock, self.echoing = threading.Lock(), 0  # connections that are echoed
         self.echo = socket.create_server((HOST, 0), backlog=256)
         self.echo_port = self.echo.getsockname()[1]
         threading.Thread(target=self.serve_echo, daemon=True).start()
@@ -64,14 +65,22 @@ class Outside:
                 return
             threading.Thread(target=self.echo_one, args=(client,), daemon=True).start()
 
-    @staticmethod
-    def echo_one(client):
+    def echo_one(self, client):
+        with self.lock:
+            self.echoing += 1
         with client:
             try:
                 while data := client.recv(65536):
                     client.sendall(data)
             except OSError:
                 pass
+        with self.lock:
+            self.echoing -= 1
+
+    @property
+    def secret(self):
+        """One whose upstream it is."""
+        return {"value": SECRET, "upstream": f"http://{HOST}:{self.port}"}
 
     @property
     def network(self):

@@ -461,8 +461,7 @@ class Ways:
 
     def __init__(self, server, world, seed=0):
         self.server, self.world, self.client = server, world, server.client()
-        body = {"value": outside.SECRET, "upstream": f"http://{outside.HOST}:{world.port}"}
-        self.client.call("PUT", "/secrets/key", body)
+        self.client.good("PUT", "/secrets/key", world.secret)
         self.client.good("PUT", "/sandbox/ways", {"keepAlive": True, "network": world.network, "secrets": ["key"]})
         self.box = self.client.good("GET", "/sandbox/ways")["box"]
         self.open_port()
@@ -548,3 +547,4 @@ class Ways:
     def destroy(self):
         assert self.client.again("DELETE", "/sandbox/ways").status in (200, 404)
         assert self.client.again("DELETE", "/secrets/key").status in (200, 404)
+        self.client.close()
