@@ -190,21 +190,31 @@ static void finish_in(struct call *call)
         reply_in(call);
 }
 
+// Not all of it came to the hand, which is not to blame: whoever is still there is told.
+static void give_up_in(struct call *call, const struct move_result *result)
+{
+    files_cancel(call);
+    if (result != NULL && result->why == MOVE_BAD_CHUNKS)
+        call_error(call, ERROR_INVALID_REQUEST, NULL, "the body is not chunked as it should be");
+    else if (result != NULL && result->why == MOVE_STALLED)
+        call_error(call, ERROR_UNAVAILABLE, NULL, "nothing of the archive moved for %d seconds",
+                   EDGE_IDLE_SECONDS);
+    else if (call->req != NULL)
+        call_error(call, ERROR_UNAVAILABLE, NULL, "the sandbox has gone to sleep, or is gone");
+    else
+        call_drop(call); // the client has gone, or its connection is cut
+}
+
 // The hand sees the archive's end when the pipe is closed; whether it was whole it knows itself.
 static void on_in_moved(struct call *call, const struct move_result *result)
 {
     struct archive_call *a = call->state;
     a->is_moved = true;
-    bool whole = result != NULL && result->why == MOVE_COMPLETE;
-    transfer_body_over(call, result);
-    if (!whole && (result == NULL || result->why != MOVE_TO_FAILED)) { // the client has gone
-        files_cancel(call);
-        close_pipe(a);
-        call_drop(call);
-        return;
-    }
     close_pipe(a);
-    if (a->is_ended)
+    transfer_body_over(call, result);
+    if (result == NULL || (result->why != MOVE_COMPLETE && result->why != MOVE_TO_FAILED))
+        give_up_in(call, result);
+    else if (a->is_ended)
         finish_in(call);
 }
 
@@ -227,11 +237,11 @@ static void on_in_started(void *data, struct hand_answer *answer)
 {
     struct call *call = data;
     struct archive_call *a = call->state;
-    struct err err = {0};
     a->pipe = TAKE_FD(answer->in_fd);
-    if (move_in(call, &err) == 0)
+    if (move_in(call, &a->err) == 0)
         return;
     a->is_moved = true;
+    a->err.code = ERR_UNAVAILABLE; // whatever the hand says of the nothing that it gets
     if (call->taken != NULL)
         call->taken->keep = false;
     close_pipe(a);
@@ -244,7 +254,9 @@ static void on_in_done(void *data, const struct hand_ended *ended, const struct 
     a->is_ended = true;
     if (ended != NULL)
         a->ended = *ended;
-    if (err != NULL)
+    if (a->err.code != ERR_NONE)
+        a->err.sys_errno = 0; // it did not begin
+    else if (err != NULL)
         a->err = *err;
     else
         (void)files_ended(ended, a->file.path, &a->err);

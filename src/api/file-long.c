@@ -159,10 +159,12 @@ static void on_ended(void *data, const struct hand_ended *ended, const struct er
     w->ended = *ended;
     w->ended.path[sizeof w->ended.path - 1] = '\0';
     w->has_ended = true;
-    if (!w->has_poll)
+    if (!w->has_poll) {
         finish(w, &w->ended, NULL);
-    else if (!w->paused)
-        (void)uv_poll_start(&w->poll, UV_READABLE, on_readable); // the pipe has an end to read
+    } else if (!w->paused) { // not by the poll: whoever else has the pipe open keeps its end away
+        (void)uv_poll_start(&w->poll, UV_READABLE, on_readable);
+        pump(w);
+    }
 }
 
 static void begin_reading(struct file_long *w, int fd)

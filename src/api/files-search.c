@@ -100,14 +100,13 @@ static void on_record(void *data, const struct hand_record *rec)
         return;
     bool full = s->list.buf.len + MATCH_BYTES > PAGE_BYTES;
     s->more = full || (!s->replaces && s->n == s->limit);
-    if (s->more && !s->replaces) { // what is to be replaced is replaced, told or not
+    if (!s->more) {
+        s->n++;
+        show_match(s, body->path, (const struct hand_match *)rec);
+    } else if (!s->replaces) { // what is to be replaced is replaced, told or not
         reply(call);
-        files_cancel(call);
+        files_cancel(call); // and perhaps the call with it
     }
-    if (s->more)
-        return;
-    s->n++;
-    show_match(s, body->path, (const struct hand_match *)rec);
 }
 
 static void cleanup(struct call *call)

@@ -134,7 +134,7 @@ static void on_done(void *data, const struct hand_ended *ended, const struct err
     } else if (!w->begun) {
         call_error(call, ERROR_UNAVAILABLE, NULL, "the watch ended before it began");
     } else {
-        if (err != NULL && sandbox_box(call->sandbox) == 0)
+        if (err != NULL && !sandbox_is_up(call->sandbox))
             send_text(call, "stopped", "reason", "the sandbox sleeps or is gone");
         else if (err != NULL)
             send_text(call, "error", "error", err->msg);

@@ -20,6 +20,10 @@ void fd_close_auto(int *fd); // for auto_fd
         _v;                                                                                        \
     })
 
+// Whether its number is among the last that there may be. Descriptors are numbered from below, so
+// then there is hardly room for others: what strangers open must not take the place of what comes
+// from boxes, whose messages would lose their descriptors.
+int fd_is_scarce(int fd);
 int fd_set_nonblock(int fd, int on);                    // 0 or -errno
 int fd_write_all(int fd, const void *data, size_t len); // 0 or -errno
 ssize_t fd_read_all(int fd, void *data, size_t max);    // bytes until end of file or max, or -errno

@@ -142,7 +142,9 @@ static void conn_new(struct listener *listener, struct MHD_Connection *mhd, void
     struct http_server *server = listener->server;
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
-    if (info->connect_fd >= HTTP_FDS_MAX) { // no bytes of it would be looked at
+    // No bytes of it would be looked at; or it would be one of too many. The local socket is for
+    // whoever comes to see why.
+    if (info->connect_fd >= HTTP_FDS_MAX || (!listener->local && fd_is_scarce(info->connect_fd))) {
         (void)shutdown(info->connect_fd, SHUT_RDWR);
         return;
     }

@@ -98,6 +98,8 @@ int http_take(struct http_request *req, struct http_taken *ret, struct err *err)
     auto_fd fd = fcntl(conn->fd, F_DUPFD_CLOEXEC, 0);
     if (fd < 0)
         return err_sys(err, errno, "take a connection");
+    if (!conn->listener->local && fd_is_scarce(fd))
+        return err_set(err, ERR_UNAVAILABLE, "there are too many connections");
     if (!req->is_suspended)
         request_suspend(req);
     if (conn->is_watched)

@@ -135,6 +135,7 @@ static void forward_to(struct conn *conn, const struct secret *secret, int fd)
     carrier_unref(conn->carrier);
     conn->carrier = carrier_new(up.fd, tls, on_found, conn);
     up.stream = conn->carrier;
+    (void)snprintf(conn->up_secret, sizeof conn->up_secret, "%s", conn->secret);
     (void)snprintf(conn->up_host, sizeof conn->up_host, "%s", secret->upstream_host);
     (void)snprintf(conn->up_prefix, sizeof conn->up_prefix, "%s", secret->upstream_prefix);
     conn->up_port = secret->upstream_port;
@@ -173,16 +174,18 @@ static void on_hop(void *data, int fd, const struct err *err)
     if (get(conn, conn->secret, &secret) != 1)
         return;
     // It was changed meanwhile?
-    if (strcmp(secret.upstream_host, conn->up_host) != 0 || secret.upstream_port != conn->up_port)
+    if (strcmp(secret.upstream_host, conn->hop_host) != 0 || secret.upstream_port != conn->hop_port)
         proxy_refuse(conn, 503, "cay: the secret has just been changed: try again\n");
     else
         forward_to(conn, &secret, TAKE_FD(up));
     secret_done(&secret);
 }
 
-static bool up_is_for(const struct conn *conn, const struct secret *secret, bool same_secret)
+// What is open is that of the last request that went on, which may not be the one before this.
+static bool up_is_for(const struct conn *conn, const struct secret *secret)
 {
-    return same_secret && conn->carrier != NULL && exchange_upstream_is_open(conn->x) &&
+    return conn->carrier != NULL && exchange_upstream_is_open(conn->x) &&
+           strcmp(conn->up_secret, conn->secret) == 0 &&
            conn->up_port == secret->upstream_port && conn->up_tls == secret->tls &&
            strcmp(conn->up_host, secret->upstream_host) == 0;
 }
@@ -213,19 +216,18 @@ void borrow_request(struct conn *conn, const char *name, struct h1_text path)
 {
     char host[POLICY_HOST_MAX];
     struct secret secret;
-    bool same_secret = strcmp(conn->secret, name) == 0;
     (void)snprintf(host, sizeof host, "%s.cay", name);
     conn->via = VIA_SECRET;
     if (!may_go(conn, host, name, path) || get(conn, name, &secret) != 1)
         return;
     conn_set_target(conn, host, 80);
     (void)snprintf(conn->secret, sizeof conn->secret, "%s", name);
-    if (up_is_for(conn, &secret, same_secret)) {
+    if (up_is_for(conn, &secret)) {
         conn_note_hop(conn, NULL);
         forward(conn, &secret, NULL);
     } else {
-        (void)snprintf(conn->up_host, sizeof conn->up_host, "%s", secret.upstream_host);
-        conn->up_port = secret.upstream_port;
+        (void)snprintf(conn->hop_host, sizeof conn->hop_host, "%s", secret.upstream_host);
+        conn->hop_port = secret.upstream_port;
         conn_hop(conn, secret.upstream_host, secret.upstream_port, !secret.tls, on_hop);
     }
     secret_done(&secret);

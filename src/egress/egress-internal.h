@@ -127,8 +127,11 @@ struct conn {
     char up_host[POLICY_HOST_MAX]; // that the exchange has open
     uint16_t up_port;
     struct carrier *carrier; // of the upstream of a secret
-    char up_prefix[256];     // and of that its path
+    char up_secret[SECRET_NAME_MAX]; // and of that: whose it is,
+    char up_prefix[256];             // its path
     bool up_tls;
+    char hop_host[POLICY_HOST_MAX]; // where `hop` is on its way to for a secret
+    uint16_t hop_port;
     // all
     struct hop *hop;
     int client, up; // while nobody else has them

@@ -4,7 +4,9 @@
 #include <string.h>
 
 enum {
+    RECORD_FIRST = 20, // types of records
     RECORD_HANDSHAKE = 22,
+    RECORD_LAST = 24,
     RECORD_HEAD = 5,
     RECORD_MAX = 16384,
     MESSAGE_HEAD = 4,
@@ -94,6 +96,14 @@ static bool read_message(struct view message, struct hello *ret)
     return !message.bad && message.left == 0 && read_extensions(extensions, ret);
 }
 
+// Servers skip some records before a hello, such as alerts that only warn. No client sends them.
+static enum hello_verdict look_at_first(const uint8_t *data, size_t len)
+{
+    if (data[0] < RECORD_FIRST || data[0] > RECORD_LAST || (len > 1 && data[1] != 3))
+        return HELLO_NOT_TLS;
+    return len > 1 ? HELLO_BAD : HELLO_MORE;
+}
+
 // Puts the handshake's bytes together. HELLO_WHOLE: all records there are were whole.
 static enum hello_verdict join(const uint8_t *data, size_t len, uint8_t *joined, size_t *ret_len)
 {
@@ -101,7 +111,7 @@ static enum hello_verdict join(const uint8_t *data, size_t len, uint8_t *joined,
     for (size_t at = 0; at < len;) {
         size_t left = len - at;
         if (data[at] != RECORD_HANDSHAKE || (left > 1 && data[at + 1] != 3))
-            return at == 0 ? HELLO_NOT_TLS : HELLO_BAD;
+            return at == 0 ? look_at_first(data, len) : HELLO_BAD;
         if (left < RECORD_HEAD)
             break;
         size_t size = (size_t)data[at + 3] << 8 | data[at + 4];

@@ -11,8 +11,8 @@ enum { HELLO_MAX = 16 * 1024 }; // more than any client sends
 
 enum hello_verdict {
     HELLO_MORE,    // bytes are missing
-    HELLO_NOT_TLS, // the first bytes are not those of a record with a handshake
-    HELLO_BAD,     // they are, and then it goes wrong
+    HELLO_NOT_TLS, // the first bytes are not those of a record
+    HELLO_BAD,     // they are, and it is not a handshake's, or then it goes wrong
     HELLO_WHOLE,
 };
 

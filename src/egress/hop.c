@@ -249,7 +249,7 @@ static void try_next(struct hop *hop)
     int on = 1;
     set_port(to, hop->port);
     hop->fd = socket(to->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    int r = hop->fd < 0 ? -errno : 0;
+    int r = hop->fd < 0 ? -errno : fd_is_scarce(hop->fd) ? -EMFILE : 0;
     // What a program sends at once goes on at once.
     (void)setsockopt(hop->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     if (r == 0 && connect(hop->fd, (const struct sockaddr *)to, size_of(to)) < 0)

@@ -109,7 +109,7 @@ static void on_accept(uv_poll_t *poll, int status, int events)
         }
         if (fd < 0)
             break;
-        if (outlet->egress->stats.open >= CONNS_MAX_ALL)
+        if (outlet->egress->stats.open >= CONNS_MAX_ALL || fd_is_scarce(fd))
             reset(fd);
         else
             conn_accept(outlet, fd);

@@ -238,11 +238,12 @@ static uv_poll_t *watch(struct conn *conn, int fd, uv_poll_cb fn)
 
 void tunnel_start(struct conn *conn)
 {
-    if (!conn->by_name || (conn->early.len > 0 && look(conn))) {
-        if (!conn->by_name)
-            relay(conn);
+    if (!conn->by_name) {
+        relay(conn);
         return;
     }
+    if (conn->early.len > 0 && look(conn))
+        return; // it may be gone
     conn->client_poll = watch(conn, conn->client, on_client);
     conn->up_poll = watch(conn, conn->up, on_up);
     conn->timer = calloc(1, sizeof *conn->timer);

@@ -71,8 +71,10 @@ ssize_t side_read(struct side *side, void *data, size_t len)
     if (side->ops != NULL) {
         n = side->ops->read(side->stream, data, len);
     } else {
-        do // not recv(2): the daemon has one of its own
-            n = read(side->fd, data, len);
+        // Not recv(2): the daemon has one of its own. And it does not wait, whoever else has a hand
+        // on the socket: one that leads into a box was made there.
+        do
+            n = recvfrom(side->fd, data, len, MSG_DONTWAIT, NULL, NULL);
         while (n < 0 && errno == EINTR);
         n = n < 0 ? -errno : n;
     }
@@ -115,7 +117,7 @@ ssize_t side_write(struct side *side, const struct iovec *parts, int n)
         struct iovec copy[2] = {parts[0], n > 1 ? parts[1] : parts[0]};
         struct msghdr msg = {.msg_iov = copy, .msg_iovlen = (size_t)n};
         do
-            sent = sendmsg(side->fd, &msg, MSG_NOSIGNAL);
+            sent = sendmsg(side->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
         while (sent < 0 && errno == EINTR);
         sent = sent < 0 ? -errno : sent;
     }

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -87,6 +88,15 @@ static struct open_file *find(uint64_t handle)
     return NULL;
 }
 
+// A hand that is killed has another one after it, to which what was begun with the first is still
+// said: the numbers of one must not be those of the other.
+static uint64_t next_handle(void)
+{
+    if (last_handle == 0 && getrandom(&last_handle, sizeof last_handle, GRND_NONBLOCK) < 0)
+        last_handle = (uint64_t)getpid() << 32;
+    return ++last_handle != 0 ? last_handle : ++last_handle;
+}
+
 int hand_create(const struct hand_request *req, const struct hand_texts *texts,
                 struct hand_reply *ret)
 {
@@ -97,7 +107,7 @@ int hand_create(const struct hand_request *req, const struct hand_texts *texts,
     int r = open_draft(req, texts->path, &file->terms, &file->draft);
     if (r < 0)
         return r;
-    file->handle = ++last_handle;
+    file->handle = next_handle();
     file->terms.flags |= HAND_NO_FOLLOW; // the name was found: what is there in the end goes
     ret->done.handle = file->handle;
     ret->fd = file->draft.fd;

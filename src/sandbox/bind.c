@@ -27,11 +27,10 @@ static void attach(struct sandbox *s, uint64_t number, struct guest_peer guest)
 void bind_detach(struct sandbox *s)
 {
     reach_unbind(s);
-    hand_link_free(s->hand);
-    s->hand = NULL;
     fleet_unbind(s->fleet, s->box);
     box_link_free(s->box);
     s->box = NULL;
+    hand_link_free(s->hand); // last: whoever is told may ask again, and finds no box
     s->row.box = 0;
     s->row.status = SANDBOX_SLEEPING;
     sessions_forget(s);

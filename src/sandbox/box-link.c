@@ -2,6 +2,7 @@
 // A running box as the daemon sees it: the socket of its guest, and the jobs it was asked for. What
 // a guest says is checked (box/client.c); one that talks nonsense has its box ended by whoever
 // hears of it.
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 
@@ -284,6 +285,12 @@ struct box_link *box_link_new(struct sandbox *s, uint64_t number, struct guest_p
         uv_poll_start(&box->poll, UV_READABLE, on_readable) < 0)
         abort();
     return box;
+}
+
+bool box_link_is_over(const struct box_link *box)
+{
+    struct pollfd p = {.fd = box->guest.sock};
+    return box->broken || (poll(&p, 1, 0) > 0 && (p.revents & POLLHUP));
 }
 
 void box_link_lost(struct box_link *box, enum end_reason reason, uint32_t limits)

@@ -268,6 +268,11 @@ uint64_t sandbox_box(const struct sandbox *s)
     return s->box != NULL ? box_link_number(s->box) : 0;
 }
 
+bool sandbox_is_up(const struct sandbox *s)
+{
+    return s->box != NULL && s->state == STATE_RUNNING && !box_link_is_over(s->box);
+}
+
 void sandbox_touch(struct sandbox *s)
 {
     s->active_ns = clock_ns();

@@ -84,6 +84,7 @@ int hand_error(int sys_errno, const char *path, struct err *err)
         {EACCES,       ERR_DENIED,      "'%.200s' may not be used"                                       },
         {EPERM,        ERR_DENIED,      "'%.200s' may not be changed"                                    },
         {EROFS,        ERR_DENIED,      "'%.200s' is on a read-only part of the sandbox"                 },
+        {EBADF,        ERR_UNAVAILABLE, "'%.200s': the sandbox's file helper was killed: try again"},
         {EBUSY,        ERR_CONFLICT,    "'%.200s' is in use"                                             },
         {EXDEV,        ERR_UNSUPPORTED, "'%.200s' is on another file system"                             },
         {EAGAIN,       ERR_UNAVAILABLE,
@@ -257,6 +258,13 @@ static void expect(struct hand_link *link)
     (void)uv_timer_start(link->tick, on_tick, TICK_MS, TICK_MS);
 }
 
+// A box that ends takes it along, and is heard of later.
+static const char *why_gone(const struct hand_link *link)
+{
+    return sandbox_is_up(link->s) ? "the sandbox's file helper was killed"
+                                  : "the sandbox's box has ended";
+}
+
 // --- sending
 
 static void watch(struct hand_link *link, int events);
@@ -267,7 +275,7 @@ static bool send_call(struct hand_link *link, struct hand_call *call)
     if (r == -EAGAIN)
         return false;
     if (r < 0) {
-        broken(link, "the sandbox's file helper was killed");
+        broken(link, why_gone(link));
         return false;
     }
     call->sent = true;
@@ -384,7 +392,7 @@ static bool receive(struct hand_link *link)
     if (n == -EAGAIN || n == -EINTR)
         return false;
     if (n <= 0) {
-        broken(link, n == 0 || n == -ECONNRESET ? "the sandbox's file helper was killed"
+        broken(link, n == 0 || n == -ECONNRESET ? why_gone(link)
                                                 : "the sandbox's file helper talks nonsense");
         return false;
     }
@@ -408,7 +416,7 @@ static void on_ready(uv_poll_t *poll, int status, int events)
         return;
     struct sandbox *s = sandbox_ref(link->s); // a callback may end all of it
     if (status < 0)
-        broken(link, "the sandbox's file helper was killed");
+        broken(link, why_gone(link));
     for (int i = 0; i < AT_ONCE && s->hand == link && receive(link); i++)
         ;
     if (s->hand == link && (events & UV_WRITABLE))

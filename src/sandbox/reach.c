@@ -122,6 +122,8 @@ static void on_dialled(void *data, struct guest_event *ev, const struct err *err
         told.sys_errno = ECONNREFUSED;
     } else if (err == NULL && !is_socket(ev->out, AF_UNSPEC, SOCK_STREAM)) {
         (void)err_set(&told, ERR_INTERNAL, "the box gave no socket");
+    } else if (err == NULL && fd_is_scarce(ev->out)) {
+        (void)err_set(&told, ERR_UNAVAILABLE, "there are too many connections");
     } else if (err == NULL) {
         fd = TAKE_FD(ev->out);
         (void)fd_set_nonblock(fd, 1);

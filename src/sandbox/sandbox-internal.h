@@ -209,6 +209,7 @@ struct sandbox *box_link_sandbox(const struct box_link *box);
 void box_link_list(struct box_link *box);      // asks for its jobs: adopt_listed comes later
 void box_link_list_late(struct box_link *box); // ends one that has not told
 unsigned box_link_running(const struct box_link *box); // jobs
+bool box_link_is_over(const struct box_link *box);     // its guest is gone
 void box_link_signal_all(struct box_link *box, int signal);
 void box_link_lost(struct box_link *box, enum end_reason reason, uint32_t limits);
 void box_link_exited(struct box_link *box, const struct guest_exited *msg);

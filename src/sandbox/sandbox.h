@@ -111,6 +111,7 @@ void sandbox_unref(struct sandbox *s);
 
 const struct sandbox_row *sandbox_row(const struct sandbox *s); // as it is now
 uint64_t sandbox_box(const struct sandbox *s);                  // the box's number, 0 when none
+bool sandbox_is_up(const struct sandbox *s);                    // it has one, which is not ending
 
 // Makes sure that it runs, waking it if it sleeps; every use of a sandbox begins with this. Counts
 // as activity.

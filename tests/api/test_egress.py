@@ -275,6 +275,37 @@ def test_hosts_behind_the_same_address(net, make, world):
                                              "-servername other.example")
 
 
+HELLO_WITH_CONNECT = """
+import socket, ssl, sys
+host, port, name = sys.argv[1:]
+out = ssl.MemoryBIO()
+tls = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), out, server_hostname=name)
+try:
+    tls.do_handshake()
+except ssl.SSLWantReadError:
+    pass
+s = socket.create_connection(("127.0.0.1", 3128), 20)
+s.sendall(f"CONNECT {host}:{port} HTTP/1.1\\r\\nHost: {host}:{port}\\r\\n\\r\\n".encode() + out.read())
+try:
+    while data := s.recv(4096):
+        if b"\\x16\\x03" in data:
+            print("TLS")
+            break
+except OSError as e:
+    print(type(e).__name__)
+"""
+
+
+def test_a_hello_that_comes_with_its_connect(net, make, world):
+    """Its first bytes are there before the tunnel is."""
+    box = make({"allow": [f"web.example:{world.tls}"]})
+    for _ in range(20):
+        text = run(net, box, f"python3 -c '{HELLO_WITH_CONNECT}' web.example {world.tls} other.example")
+        assert "TLS" not in text, text
+    assert "TLS" in run(net, box, f"python3 -c '{HELLO_WITH_CONNECT}' web.example {world.tls} web.example")
+    assert "asks for another host" in decided(net, box, decision="deny", port=world.tls)["why"]
+
+
 # --- names
 
 
@@ -583,6 +614,17 @@ def test_several_requests_on_one_connection(net, make, secret, world):
     assert sum(int(line.split()[1]) for line in codes.split("\n")) == 1, codes
     for path in ["/1", "/5"]:
         assert "authorization" not in last_seen(world, path)
+
+
+def test_a_credential_goes_to_its_own_upstream_alone(net, make, secret, world):
+    """One connection of the box: an upstream is open, the next one cannot be reached, and is asked for again."""
+    good, dead = secret(), secret("the-other-one-0123456789", upstream="https://other.example:1")
+    box = make(secrets=[good, dead])
+    urls = [f"http://{good}.cay/own1", f"http://{dead}.cay/own2", f"http://{dead}.cay/own3", f"http://{good}.cay/own4"]
+    codes = run(net, box, "curl -sS -w '\\n%{http_code} %{num_connects}\\n' " + " ".join(urls) + " | grep -E '^[0-9]+ [01]$'")
+    assert [line.split()[0] for line in codes.split("\n")] == ["200", "502", "502", "200"], codes
+    assert sum(int(line.split()[1]) for line in codes.split("\n")) == 1, codes
+    assert not [s for s in world.seen if "the-other-one" in str(s)]
 
 
 def test_upstreams_must_prove_who_they_are(net, make, secret, world):

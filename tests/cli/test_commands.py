@@ -28,6 +28,23 @@ def test_create_ls_info_rm(cli):
     refused(cli.run("rm", "life"), 125, "life")
 
 
+def test_create_with_a_network(cli):
+    made = cli.json("create", "net", "--allow", "pypi.org", "--allow", "*.pythonhosted.org:443")
+    assert made["network"] == {"allow": ["pypi.org", "*.pythonhosted.org:443"]}
+    assert cli.json("create", "wide", "--internet")["network"] == "internet"
+    refused(cli.run("create", "odd", "--allow", "http://pypi.org/"), 125, "URL")
+    refused(cli.run("create", "odd", "--secret", "nobody"), 125, "nobody")
+    refused(cli.run("create", "odd", "--internet", "--allow", "pypi.org"), 2, "--internet")
+    assert cli.ok("rm", "net", "wide") == ""
+
+
+def test_words_are_those_of_a_keyboard(cli):
+    refused(cli.run("cat", "nobody:/x"), 125, "'cay create' makes one")
+    name = cli.ok("create").strip()
+    refused(cli.run("cat", f"{name}:/workspace"), 125, "'cay cp -r'")
+    cli.ok("rm", name)
+
+
 def test_a_name_is_made_up(cli):
     made = cli.json("create", "--ephemeral")
     assert made["success"] and made["ephemeral"] and made["sandboxId"]

@@ -92,6 +92,8 @@ def test_refusals(cli, sandbox, tmp_path):
     assert not (tmp_path / "g").exists() and os.listdir(tmp_path) == ["f"]
     refused(cli.run("cp", tmp_path / "nope", f"{sandbox}:/f"), 125, "nope")
     refused(cli.run("cp", tmp_path, f"{sandbox}:/f"), 125, "-r")
+    refused(cli.run("cp", "-r", tmp_path / "nothing", f"{sandbox}:/f"), 125, "nothing")
+    refused(cli.run("cp", "-r", "/etc/passwd", f"{sandbox}:/f"), 125, "without -r")
     refused(cli.run("cp", f"{sandbox}:/etc", tmp_path / "g"), 125, "directory")
     refused(cli.run("cp", tmp_path / "f", "/elsewhere"), 2, "ID:/path")
     refused(cli.run("cp", f"{sandbox}:/a", f"{sandbox}:/b"), 2, "ID:/path")

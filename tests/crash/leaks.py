@@ -132,8 +132,8 @@ def held(server):
     guests = [pid for pid in children(keeper) if name_of(pid) != "cayd"]
     pids = tree(keeper)
     return {
-        "descriptors of the keeper": count_fds(keeper),
-        "descriptors of the daemon": count_fds(daemon),
+        "descriptors of the keeper": list_fds(keeper),
+        "descriptors of the daemon": list_fds(daemon),
         "descriptors of guests": sum(map(count_fds, guests)),
         "processes": len(pids),
         "mounts": len(pathlib.Path(f"/proc/{keeper}/mountinfo").read_text(encoding="utf-8").splitlines()),
@@ -148,7 +148,9 @@ def held(server):
 
 
 def difference(before, after):
-    return {key: (before[key], after[key]) for key in before if before[key] != after[key]}
+    differ = [key for key in before if before[key] != after[key]]
+    lists = {key for key in before if isinstance(before[key], list)}
+    return {key: more(before[key], after[key]) if key in lists else (before[key], after[key]) for key in differ}
 
 
 # -- one box

@@ -94,6 +94,18 @@ CHECK_CASE(other_protocols_are_told_at_once)
     assert_int_equal(hello_parse((const uint8_t *)"", 0, &hello), HELLO_MORE);
 }
 
+CHECK_CASE(records_before_the_hello_are_bad)
+{
+    struct hello hello;
+    const uint8_t alert[] = {21, 3, 1, 0, 2, 1, 90, 22, 3, 1};
+    assert_int_equal(hello_parse(alert, 1, &hello), HELLO_MORE);
+    for (size_t len = 2; len <= sizeof alert; len++)
+        assert_int_equal(hello_parse(alert, len, &hello), HELLO_BAD);
+    assert_int_equal(hello_parse((const uint8_t *)"\x14\x03\x03", 3, &hello), HELLO_BAD);
+    assert_int_equal(hello_parse((const uint8_t *)"\x17\x03\x03", 3, &hello), HELLO_BAD);
+    assert_int_equal(hello_parse((const uint8_t *)"\x15\x04", 2, &hello), HELLO_NOT_TLS);
+}
+
 CHECK_CASE(nonsense_is_bad)
 {
     uint8_t data[HELLO_MAX + 1];
@@ -181,5 +193,6 @@ CHECK_CASE(a_second_name_is_bad)
 
 CHECK_MAIN(cmocka_unit_test(a_real_hello_is_read), cmocka_unit_test(it_may_come_in_pieces),
            cmocka_unit_test(it_may_come_in_many_records),
-           cmocka_unit_test(other_protocols_are_told_at_once), cmocka_unit_test(nonsense_is_bad),
+           cmocka_unit_test(other_protocols_are_told_at_once),
+           cmocka_unit_test(records_before_the_hello_are_bad), cmocka_unit_test(nonsense_is_bad),
            cmocka_unit_test(encrypted_hellos_are_told), cmocka_unit_test(a_second_name_is_bad))
