@@ -11,6 +11,7 @@ import shlex
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 
 import pytest
@@ -506,6 +507,55 @@ def last_seen(world, path):
     return {k.lower(): v for k, v in [s for s in world.seen if s[1] == path][-1][2].items()}
 
 
+LENIENT = r"""
+import socket, sys, time
+s = socket.create_connection(("127.0.0.1", 3128), timeout=30)
+s.sendall(f"CONNECT web.example:{sys.argv[1]} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+assert b" 200 " in s.recv(4096)
+try:
+    for piece in sys.argv[2:]:
+        s.sendall(piece.encode().decode("unicode_escape").encode())
+        time.sleep(0.2)
+    while s.recv(4096):
+        pass
+except OSError:
+    pass
+"""
+
+
+@pytest.mark.parametrize("pieces", [
+    ["\\r\\n", "GET / HTTP/1.1\\r\\nHost: other.example\\r\\n\\r\\n"],
+    ["\\nGET / HTTP/1.1\\r\\nHost: other.example\\r\\n\\r\\n"],
+    ["FOO / HTTP/1.1\\r\\nHost: web.example\\r\\n\\r\\n", "GET / HTTP/1.1\\r\\nHost: other.example\\r\\n\\r\\n"],
+    ["\\r\\n" * 9000, "GET / HTTP/1.1\\r\\nHost: other.example\\r\\n\\r\\n"],
+    ["get\\t/ HTTP/1.1\\r\\nHost: other.example\\r\\n\\r\\n"],
+], ids=["empty line", "line feed", "unknown method", "many lines", "tab"])
+def test_no_other_host_is_asked_for_through_an_allowed_one(net, make, pieces):
+    """Servers with many hosts skip empty lines, and go on after a method that they do not know."""
+    got, listener = [], socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+
+    def serve():
+        client, _ = listener.accept()
+        with client:
+            client.settimeout(PATIENCE)
+            try:
+                while data := client.recv(65536):
+                    got.append(data)
+                    if b"\r\n\r\n" in data:
+                        client.sendall(b"HTTP/1.1 405 No\r\nContent-Length: 0\r\n\r\n")
+            except OSError:
+                pass
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    box = make({"allow": [f"web.example:{port}"]})
+    net("PUT", f"/sandbox/{box}/files/tmp/ask.py", LENIENT)
+    net.exec(box, {"argv": ["timeout", "20", "python3", "/tmp/ask.py", str(port), *pieces]})
+    listener.close()
+    assert b"other.example" not in b"".join(got)
+
+
 @pytest.mark.parametrize("curl", [DIRECT, "curl -sS -m 30"])
 @pytest.mark.parametrize("network", [None, "internet", {"allow": []}])
 def test_a_secret_is_put_in(net, make, secret, world, curl, network):
@@ -535,7 +585,7 @@ def test_header_format_prefix_and_bodies(net, make, secret, world):
                          f"curl -sS --data-binary @b http://{key}.cay/sum | diff - s && echo same") == "same"
     assert run(net, box, f"curl -sS 'http://{key}.cay/big?n=3000000' | wc -c") == "3000000"
     # Out of its path leads nothing.
-    for path in ["/../x", "/a/../../x", "/%2e%2e/x", "/.%2E/x", "/..", "/a/..%2fx", "/..\\\\x"]:
+    for path in ["/../x", "/a/../../x", "/%2e%2e/x", "/.%2E/x", "/..", "/a/..%2fx", "/..\\\\x", "/..;/x", "/a/..;y=1/x"]:
         assert run(net, box, f"curl -sS --path-as-is 'http://{key}.cay{path}' {CODE}") == "400", path
 
 

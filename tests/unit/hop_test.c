@@ -2,8 +2,12 @@
 // Which of a name's addresses are connected to, whatever the resolver says; and real connections.
 #include <arpa/inet.h>
 #include <errno.h>
+#include <net/if.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -94,6 +98,46 @@ CHECK_CASE(the_server_itself_is_never_reached)
     rules.own = listens("::", 8787);
     assert_int_equal(left(&rules, "127.0.0.1", 8787), 0);
     networks_free(all);
+}
+
+// In a network of its own, where a public address is this machine's. 77: not allowed to have one.
+static int look_from_a_public_address(void)
+{
+    struct ifreq lo = {.ifr_name = "lo"};
+    struct sockaddr_in *address = (struct sockaddr_in *)(void *)&lo.ifr_addr;
+    struct hop_rules rules = {0};
+    if (unshare(CLONE_NEWNET) < 0)
+        return 77;
+    auto_fd sock = socket(AF_INET, SOCK_DGRAM, 0);
+    address->sin_family = AF_INET;
+    address->sin_addr.s_addr = inet_addr("11.22.33.44");
+    if (ioctl(sock, SIOCSIFADDR, &lo) < 0)
+        return 77;
+    lo.ifr_flags = IFF_UP | IFF_RUNNING;
+    if (ioctl(sock, SIOCSIFFLAGS, &lo) < 0)
+        return 77;
+    struct networks *some = opened("11.22.33.44/32");
+    bool closed =
+        left(&rules, "11.22.33.44", 22) == 0 && left(&rules, "::ffff:11.22.33.44", 22) == 0;
+    bool others = left(&rules, "93.184.216.34", 22) == 1;
+    rules.opened = some;
+    bool told = left(&rules, "11.22.33.44", 22) == 1 && left(&rules, "::ffff:11.22.33.44", 22) == 1;
+    networks_free(some);
+    return closed && others && told ? 0 : 1;
+}
+
+CHECK_CASE(a_public_address_of_this_machine_is_closed)
+{
+    int status;
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0)
+        _exit(look_from_a_public_address());
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == 77)
+        skip();
+    assert_int_equal(WEXITSTATUS(status), 0);
 }
 
 CHECK_CASE(without_tls_only_what_was_opened)
@@ -246,6 +290,7 @@ CHECK_CASE(cancelled_ones_are_silent)
 CHECK_MAIN(cmocka_unit_test(only_open_addresses_are_left),
            cmocka_unit_test(a_name_that_was_rebound_leads_nowhere),
            cmocka_unit_test(the_server_itself_is_never_reached),
+           cmocka_unit_test(a_public_address_of_this_machine_is_closed),
            cmocka_unit_test(without_tls_only_what_was_opened),
            cmocka_unit_test(names_and_addresses_are_connected_to),
            cmocka_unit_test(what_is_closed_is_denied), cmocka_unit_test(nobody_listens),

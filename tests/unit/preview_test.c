@@ -157,6 +157,11 @@ CHECK_CASE(requests)
     check_request(&by_host,
                   "GET / HTTP/1.1\r\nHost: h\r\nSec-WebSocket-Protocol: cay.bearer.x\r\n\r\n",
                   "GET / HTTP/1.1\r\nHost: h\r\n" END_HOST);
+    // CGI and what came after it see no difference.
+    check_request(&by_host,
+                  "GET / HTTP/1.1\r\nHost: h\r\nX_Forwarded_For: 6\r\nX-Forwarded_Host: e\r\n"
+                  "x_real_ip: 6\r\nX_Cay_Tenant: t\r\nX_Fine: y\r\n\r\n",
+                  "GET / HTTP/1.1\r\nHost: h\r\nX_Fine: y\r\n" END_HOST);
     check_request(&by_host, "GET http://h/ HTTP/1.1\r\nHost: h\r\n\r\n", NULL);
     check_request(&by_host, "CONNECT h:80 HTTP/1.1\r\nHost: h\r\n\r\n", NULL);
     check_request(&by_host, "OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n", NULL);
