@@ -200,7 +200,8 @@ static void give_up_in(struct call *call, const struct move_result *result)
         call_error(call, ERROR_UNAVAILABLE, NULL, "nothing of the archive moved for %d seconds",
                    EDGE_IDLE_SECONDS);
     else if (call->req != NULL)
-        call_error(call, ERROR_UNAVAILABLE, NULL, "it was ended before all of the archive was there");
+        call_error(call, ERROR_UNAVAILABLE, NULL,
+                   "it was ended before all of the archive was there");
     else
         call_drop(call); // the client has gone, or its connection is cut
 }

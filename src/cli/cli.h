@@ -4,6 +4,8 @@
 // returns the program's exit code.
 #pragma once
 
+#include <stddef.h>
+
 #include "base/err.h"
 
 enum cli_exit {
@@ -50,6 +52,15 @@ int cmd_cat(int argc, char **argv);
 int cmd_write(int argc, char **argv);
 int cmd_find(int argc, char **argv);
 int cmd_rm(int argc, char **argv);
+
+// Commands of a command: `cay token ls`.
+struct command_group {
+    const char *name;  // "token"
+    const char *about; // what they are for, ended by a line's end
+    const struct command *commands;
+    size_t n;
+};
+int cli_run_group(const struct command_group *group, int argc, char **argv);
 
 // Both print "cay: <message>" as one line to standard error.
 int cli_fail(const struct err *err);                       // returns CLI_FAILED

@@ -2,7 +2,6 @@
 // `cay port add|ls|rm`: ports of a sandbox that others may reach.
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/text.h"
 #include "cli/cli.h"
@@ -165,6 +164,11 @@ static const struct opt_spec rm_spec = {
     .n_opts = sizeof plain_opts / sizeof *plain_opts,
 };
 
+static void write_target(const struct remote *remote, const char *word, struct buf *ret)
+{
+    remote_target(ret, "sandbox", remote->word[0], "ports", word);
+}
+
 static int cmd_port_rm(int argc, char **argv)
 {
     int code;
@@ -172,20 +176,7 @@ static int cmd_port_rm(int argc, char **argv)
     const struct command_line line = {"port", &rm_spec, NULL, NULL, 2, SIZE_MAX, "ID and PORTs"};
     if (remote_start(&remote, &line, argc, argv, &code) < 0)
         return code;
-    code = CLI_OK;
-    for (size_t i = 1; i < remote.n_words; i++) {
-        struct err err;
-        auto_answer answer;
-        auto_buf target;
-        answer_init(&answer);
-        buf_init(&target, REMOTE_TARGET_MAX);
-        remote_target(&target, "sandbox", remote.word[0], "ports", remote.word[i]);
-        if (remote_do(&remote, "DELETE", &target, NULL, &answer, &err) < 0)
-            code = remote_fail(&remote, &err);
-        else if (remote.json)
-            (void)remote_print(&remote, &answer);
-    }
-    return code;
+    return remote_delete_words(&remote, 1, write_target);
 }
 
 // -- all of them
@@ -196,33 +187,15 @@ static const struct command commands[] = {
     {"rm",  NULL, "close ports and end their connections", cmd_port_rm },
 };
 
-static void print_overview(FILE *out)
-{
-    (void)fputs("usage: cay port COMMAND [ARG...]\n\n"
-                "A port that is open has an address of its own, through which HTTP and WebSockets\n"
-                "reach the program that listens there in the sandbox.\n\n"
-                "commands:\n",
-                out);
-    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
-        (void)fprintf(out, "  %-8s  %s\n", commands[i].name, commands[i].help);
-    (void)fputs("\n'cay port COMMAND --help' says more about one.\n", out);
-}
-
 int cmd_port(int argc, char **argv)
 {
-    if (argc < 2) {
-        print_overview(stderr);
-        return CLI_USAGE;
-    }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
-        print_overview(stdout);
-        return CLI_OK;
-    }
-    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
-        if (strcmp(argv[1], commands[i].name) == 0)
-            return commands[i].run(argc - 1, argv + 1);
-    }
-    struct err err;
-    (void)err_set(&err, ERR_INVALID, "there is no 'cay port %s'", argv[1]);
-    return cli_usage("port", &err);
+    static const struct command_group group = {
+        .name = "port",
+        .about =
+            "A port that is open has an address of its own, through which HTTP and WebSockets\n"
+            "reach the program that listens there in the sandbox.\n",
+        .commands = commands,
+        .n = sizeof commands / sizeof *commands,
+    };
+    return cli_run_group(&group, argc, argv);
 }

@@ -330,6 +330,24 @@ int remote_do(struct remote *remote, const char *method, const struct buf *targe
     return remote_ask(remote, &call, ret, err);
 }
 
+int remote_delete_words(struct remote *remote, size_t first, remote_target_fn target_of)
+{
+    int code = CLI_OK;
+    for (size_t i = first; i < remote->n_words; i++) {
+        struct err err;
+        auto_answer answer;
+        auto_buf target;
+        answer_init(&answer);
+        buf_init(&target, REMOTE_TARGET_MAX);
+        target_of(remote, remote->word[i], &target);
+        if (remote_do(remote, "DELETE", &target, NULL, &answer, &err) < 0)
+            code = remote_fail(remote, &err);
+        else if (remote->json)
+            (void)remote_print(remote, &answer);
+    }
+    return code;
+}
+
 void remote_key(char ret[40])
 {
     unsigned char bytes[16];

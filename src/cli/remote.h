@@ -105,6 +105,9 @@ int remote_stream(struct remote *remote, const struct http_call *call, reply_bod
 // A call with a method, a target and perhaps a JSON body.
 int remote_do(struct remote *remote, const char *method, const struct buf *target,
               const struct buf *body, struct answer *ret, struct err *err);
+// DELETEs one thing for each word from `first` on. The exit code: all was said.
+typedef void (*remote_target_fn)(const struct remote *remote, const char *word, struct buf *ret);
+int remote_delete_words(struct remote *remote, size_t first, remote_target_fn target_of);
 // A name nobody else uses, for Idempotency-Key: "cay-" and 32 hex digits.
 void remote_key(char ret[40]);
 

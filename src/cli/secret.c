@@ -272,6 +272,12 @@ static const struct opt_spec rm_spec = {
     .n_opts = sizeof plain_opts / sizeof *plain_opts,
 };
 
+static void write_target(const struct remote *remote, const char *word, struct buf *ret)
+{
+    (void)remote;
+    remote_target(ret, "secrets", word);
+}
+
 static int cmd_secret_rm(int argc, char **argv)
 {
     int code;
@@ -280,20 +286,7 @@ static int cmd_secret_rm(int argc, char **argv)
                                       SIZE_MAX, "at least one NAME"};
     if (remote_start(&remote, &line, argc, argv, &code) < 0)
         return code;
-    code = CLI_OK;
-    for (size_t i = 0; i < remote.n_words; i++) {
-        struct err err;
-        auto_answer answer;
-        auto_buf target;
-        answer_init(&answer);
-        buf_init(&target, REMOTE_TARGET_MAX);
-        remote_target(&target, "secrets", remote.word[i]);
-        if (remote_do(&remote, "DELETE", &target, NULL, &answer, &err) < 0)
-            code = remote_fail(&remote, &err);
-        else if (remote.json)
-            (void)remote_print(&remote, &answer);
-    }
-    return code;
+    return remote_delete_words(&remote, 0, write_target);
 }
 
 // -- all of them
@@ -304,33 +297,15 @@ static const struct command commands[] = {
     {"rm",  NULL, "forget secrets",                    cmd_secret_rm },
 };
 
-static void print_overview(FILE *out)
-{
-    (void)fputs("usage: cay secret COMMAND [ARG...]\n\n"
-                "Secrets are credentials that belong to an upstream. A box that may use one calls\n"
-                "http://NAME.cay/, and the server puts it in on the way; the box never has it.\n\n"
-                "commands:\n",
-                out);
-    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
-        (void)fprintf(out, "  %-8s  %s\n", commands[i].name, commands[i].help);
-    (void)fputs("\n'cay secret COMMAND --help' says more about one.\n", out);
-}
-
 int cmd_secret(int argc, char **argv)
 {
-    if (argc < 2) {
-        print_overview(stderr);
-        return CLI_USAGE;
-    }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
-        print_overview(stdout);
-        return CLI_OK;
-    }
-    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
-        if (strcmp(argv[1], commands[i].name) == 0)
-            return commands[i].run(argc - 1, argv + 1);
-    }
-    struct err err;
-    (void)err_set(&err, ERR_INVALID, "there is no 'cay secret %s'", argv[1]);
-    return cli_usage("secret", &err);
+    static const struct command_group group = {
+        .name = "secret",
+        .about =
+            "Secrets are credentials that belong to an upstream. A box that may use one calls\n"
+            "http://NAME.cay/, and the server puts it in on the way; the box never has it.\n",
+        .commands = commands,
+        .n = sizeof commands / sizeof *commands,
+    };
+    return cli_run_group(&group, argc, argv);
 }

@@ -2,7 +2,6 @@
 // `cay token create|ls|revoke`: who may use the server.
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/text.h"
 #include "cli/cli.h"
@@ -181,6 +180,12 @@ static const struct opt_spec revoke_spec = {
     .n_opts = sizeof plain_opts / sizeof *plain_opts,
 };
 
+static void write_target(const struct remote *remote, const char *word, struct buf *ret)
+{
+    (void)remote;
+    remote_target(ret, "tokens", word);
+}
+
 static int cmd_token_revoke(int argc, char **argv)
 {
     int code;
@@ -189,20 +194,7 @@ static int cmd_token_revoke(int argc, char **argv)
                                       SIZE_MAX, "at least one ID"};
     if (remote_start(&remote, &line, argc, argv, &code) < 0)
         return code;
-    code = CLI_OK;
-    for (size_t i = 0; i < remote.n_words; i++) {
-        struct err err;
-        auto_answer answer;
-        auto_buf target;
-        answer_init(&answer);
-        buf_init(&target, REMOTE_TARGET_MAX);
-        remote_target(&target, "tokens", remote.word[i]);
-        if (remote_do(&remote, "DELETE", &target, NULL, &answer, &err) < 0)
-            code = remote_fail(&remote, &err);
-        else if (remote.json)
-            (void)remote_print(&remote, &answer);
-    }
-    return code;
+    return remote_delete_words(&remote, 0, write_target);
 }
 
 // -- all of them
@@ -213,32 +205,13 @@ static const struct command commands[] = {
     {"revoke", NULL, "make tokens worthless",     cmd_token_revoke},
 };
 
-static void print_overview(FILE *out)
-{
-    (void)fputs("usage: cay token COMMAND [ARG...]\n\n"
-                "Tokens say who may use the server over the network; its socket asks for none.\n\n"
-                "commands:\n",
-                out);
-    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
-        (void)fprintf(out, "  %-8s  %s\n", commands[i].name, commands[i].help);
-    (void)fputs("\n'cay token COMMAND --help' says more about one.\n", out);
-}
-
 int cmd_token(int argc, char **argv)
 {
-    if (argc < 2) {
-        print_overview(stderr);
-        return CLI_USAGE;
-    }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
-        print_overview(stdout);
-        return CLI_OK;
-    }
-    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
-        if (strcmp(argv[1], commands[i].name) == 0)
-            return commands[i].run(argc - 1, argv + 1);
-    }
-    struct err err;
-    (void)err_set(&err, ERR_INVALID, "there is no 'cay token %s'", argv[1]);
-    return cli_usage("token", &err);
+    static const struct command_group group = {
+        .name = "token",
+        .about = "Tokens say who may use the server over the network; its socket asks for none.\n",
+        .commands = commands,
+        .n = sizeof commands / sizeof *commands,
+    };
+    return cli_run_group(&group, argc, argv);
 }

@@ -185,9 +185,8 @@ static void on_hop(void *data, int fd, const struct err *err)
 static bool up_is_for(const struct conn *conn, const struct secret *secret)
 {
     return conn->carrier != NULL && exchange_upstream_is_open(conn->x) &&
-           strcmp(conn->up_secret, conn->secret) == 0 &&
-           conn->up_port == secret->upstream_port && conn->up_tls == secret->tls &&
-           strcmp(conn->up_host, secret->upstream_host) == 0;
+           strcmp(conn->up_secret, conn->secret) == 0 && conn->up_port == secret->upstream_port &&
+           conn->up_tls == secret->tls && strcmp(conn->up_host, secret->upstream_host) == 0;
 }
 
 static bool may_go(struct conn *conn, const char *host, const char *name, struct h1_text path)

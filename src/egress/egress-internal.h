@@ -126,7 +126,7 @@ struct conn {
     bool paced;                    // its upstream is behind a relay that keeps the rate
     char up_host[POLICY_HOST_MAX]; // that the exchange has open
     uint16_t up_port;
-    struct carrier *carrier; // of the upstream of a secret
+    struct carrier *carrier;         // of the upstream of a secret
     char up_secret[SECRET_NAME_MAX]; // and of that: whose it is,
     char up_prefix[256];             // its path
     bool up_tls;

@@ -137,39 +137,20 @@ static int attach(int listener)
 
 // --- the route
 
-struct route_msg {
-    struct nlmsghdr head;
-    struct rtmsg route;
-    struct rtattr out_attr;
-    uint32_t out;
-    struct rtattr source_attr;
-    uint32_t source;
-};
+// An address for nobody (RFC 7600). Resolvers ask whether the machine has IPv4 at all, and
+// loopback's own addresses do not count.
+#define DUMMY_ADDRESS 0xc0000008u
 
-// "local 0.0.0.0/0 dev lo src 127.0.0.1". Answers 0 or -errno; one that is there is fine.
-static int add_route(void)
+// Asks the kernel and waits for its word. 0 or -errno; what is there already is fine.
+static int ask(const struct nlmsghdr *msg)
 {
-    const struct route_msg msg = {
-        .head = {.nlmsg_len = sizeof msg,
-                 .nlmsg_type = RTM_NEWROUTE,
-                 .nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL},
-        .route = {.rtm_family = AF_INET,
-                 .rtm_table = RT_TABLE_LOCAL,
-                 .rtm_protocol = RTPROT_STATIC,
-                 .rtm_scope = RT_SCOPE_HOST,
-                 .rtm_type = RTN_LOCAL},
-        .out_attr = {.rta_len = RTA_LENGTH(sizeof(uint32_t)), .rta_type = RTA_OIF               },
-        .out = LOOPBACK,
-        .source_attr = {.rta_len = RTA_LENGTH(sizeof(uint32_t)),                             .rta_type = RTA_PREFSRC},
-        .source = htonl(INADDR_LOOPBACK),
-    };
     struct {
         struct nlmsghdr head;
         struct nlmsgerr error;
         char rest[256];
     } answer;
     auto_fd sock = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
-    if (sock < 0 || send(sock, &msg, sizeof msg, 0) < 0)
+    if (sock < 0 || send(sock, msg, msg->nlmsg_len, 0) < 0)
         return -errno;
     ssize_t n = recv(sock, &answer, sizeof answer, 0);
     if (n < (ssize_t)(sizeof answer.head + sizeof answer.error.error))
@@ -177,6 +158,54 @@ static int add_route(void)
     if (answer.head.nlmsg_type != NLMSG_ERROR)
         return -EPROTO;
     return answer.error.error == -EEXIST ? 0 : answer.error.error;
+}
+
+#define ATTR(type)                                                                                 \
+    {                                                                                              \
+        .rta_len = RTA_LENGTH(sizeof(uint32_t)), .rta_type = (type)                                \
+    }
+
+enum { MAKE = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL };
+
+// "local 0.0.0.0/0 dev lo src 127.0.0.1"
+static int add_route(void)
+{
+    const struct {
+        struct nlmsghdr head;
+        struct rtmsg route;
+        struct rtattr out_attr;
+        uint32_t out;
+        struct rtattr source_attr;
+        uint32_t source;
+    } msg = {
+        .head = {.nlmsg_len = sizeof msg,       .nlmsg_type = RTM_NEWROUTE, .nlmsg_flags = MAKE},
+        .route = { .rtm_family = AF_INET,
+                 .rtm_table = RT_TABLE_LOCAL,
+                 .rtm_protocol = RTPROT_STATIC,
+                 .rtm_scope = RT_SCOPE_HOST,
+                 .rtm_type = RTN_LOCAL},
+        .out_attr = ATTR(RTA_OIF),
+        .out = LOOPBACK,
+        .source_attr = ATTR(RTA_PREFSRC),
+        .source = htonl(INADDR_LOOPBACK),
+    };
+    return ask(&msg.head);
+}
+
+static int add_address(void)
+{
+    const struct {
+        struct nlmsghdr head;
+        struct ifaddrmsg address;
+        struct rtattr local_attr;
+        uint32_t local;
+    } msg = {
+        .head = {.nlmsg_len = sizeof msg, .nlmsg_type = RTM_NEWADDR, .nlmsg_flags = MAKE  },
+        .address = {.ifa_family = AF_INET,   .ifa_prefixlen = 32,       .ifa_index = LOOPBACK},
+        .local_attr = ATTR(IFA_LOCAL),
+        .local = htonl(DUMMY_ADDRESS),
+    };
+    return ask(&msg.head);
 }
 
 // --- all of it
@@ -207,7 +236,9 @@ static int open_here(int listener, struct err *err)
     int link = attach(listener);
     if (link < 0)
         return err_sys(err, -link, "steer a box's connections");
-    int r = add_route();
+    int r = add_address();
+    if (r == 0)
+        r = add_route();
     if (r == 0)
         return link;
     fd_close(link);

@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 import signal
+import socket
 import subprocess
 import tempfile
 import threading
@@ -551,7 +552,7 @@ def test_no_other_host_is_asked_for_through_an_allowed_one(net, make, pieces):
     thread.start()
     box = make({"allow": [f"web.example:{port}"]})
     net("PUT", f"/sandbox/{box}/files/tmp/ask.py", LENIENT)
-    net.exec(box, {"argv": ["timeout", "20", "python3", "/tmp/ask.py", str(port), *pieces]})
+    net.exec(box, {"argv": ["timeout", "8", "python3", "/tmp/ask.py", str(port), *pieces]})
     listener.close()
     assert b"other.example" not in b"".join(got)
 

@@ -2,14 +2,21 @@
 """`cay upgrade`: keeper and daemon are replaced by the programs that lie in their place now, and nothing that
 runs notices."""
 
+import os
 import pathlib
 import shutil
 import subprocess
 
+import leaks
 import pytest
-from crash_helpers import CAY, PATIENCE, Prober, Server
+from crash_helpers import CAY, PATIENCE, TOP, Prober, Server, wait_until
 from load import Worker
 from test_crash import Steady
+from test_ways import guest_of, world  # noqa: F401  pylint: disable=unused-import
+from ways import Ways
+
+# Programs that speak the next version of the messages.
+NEXT = os.environ.get("CAY_NEXT", str(TOP / "build-test" / "tests" / "next" / "cay"))
 
 
 @pytest.fixture
@@ -22,11 +29,11 @@ def installed(server):
     return server.start()
 
 
-def replace(server):
+def replace(server, program=CAY):
     """As an installation does: another file under the same name."""
     place = pathlib.Path(server.program).parent
     for name in ("cay", "cayd"):
-        shutil.copy2(pathlib.Path(CAY).parent / name, place / f"{name}.new")
+        shutil.copy2(pathlib.Path(program).parent / name, place / f"{name}.new")
         (place / f"{name}.new").rename(place / name)
 
 
@@ -76,3 +83,41 @@ def test_a_program_that_does_not_start_is_not_taken(installed):
     assert upgrade(server).returncode == 0
     steady.check()
     steady.end()
+
+
+def test_ways_in_and_out_go_on(installed, world):  # noqa: F811
+    """To programs that speak another version: what a box has been given by the old ones works with the new ones."""
+    server: Server = installed
+    if not os.access(NEXT, os.X_OK):
+        pytest.fail(f"{NEXT} is not built")
+    server.stop()
+    server.flags += ["--egress-private", "127.0.0.0/8"]
+    server.hosts = world.hosts
+    server.start()
+    ways = Ways(server, world)
+    guest = guest_of(server, server.client(), "ways")
+    ways.check()
+    ways.start()
+    keeper = server.process.pid
+    for program in (NEXT, NEXT):
+        daemon = server.daemon()
+        replace(server, program)
+        done = upgrade(server)
+        assert done.returncode == 0, (done.stderr, server.log())
+        assert server.process.pid == keeper and server.daemon() not in (None, daemon)
+        ways.check()
+        assert not ways.failures(), ways.failures()[0]
+        assert wait_until(lambda: len(leaks.hands(guest)) <= 1), leaks.hands(guest)
+        server.wait_for_another(server.kill_daemon())
+        ways.check()
+    assert not ways.failures(), ways.failures()[0]
+    # A box of the new ones beside it, with the same settings.
+    client = server.client()
+    client.good("PUT", "/sandbox/new", {"network": world.network, "secrets": ["key"]})
+    assert client.call("PUT", "/sandbox/new/files/workspace/x", b"new").status == 201
+    assert client.exec("new", "cat x; curl -sS http://key.cay/secret") == "newknown"
+    client.good("DELETE", "/sandbox/new")
+    ways.end()
+    ways.destroy()
+    server.stop()
+    assert not server.faults(), server.faults()

@@ -296,7 +296,7 @@ def stay(kind, connect):
             with connect() as s:
                 while True:
                     n += 1
-                    sent = (b"%08d" % n) * 512
+                    sent = (b"%07d\n" % n) * 512
                     s.sendall(sent)
                     got = b""
                     while len(got) < len(sent):

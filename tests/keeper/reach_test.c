@@ -125,6 +125,10 @@ CHECK_CASE(connections_come_to_the_listener)
     int fd = accept_soon(first.out);
     expect_target(fd, "93.184.216.34", 443);
     fd_close(fd);
+    end = kit_run(&box, "python3 -c \"import socket\n"
+                        "socket.getaddrinfo('1.2.3.4', 80, socket.AF_INET, 0, 0, "
+                        "socket.AI_ADDRCONFIG)\"");
+    assert_int_equal(end.status, 0);
     // A client that comes later gets the same ones, and knows that all is set.
     fd_close(first.out);
     fd_close(first.err);

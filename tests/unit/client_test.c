@@ -798,7 +798,36 @@ CHECK_CASE(guest_failures)
     }
 }
 
-CHECK_MAIN(cmocka_unit_test(keeper_answers_of_every_type_length_and_number),
+// -- guests of before an upgrade
+
+// What they do not know is not sent to them, and whoever asks is told what helps.
+static void an_older_guest(void **state)
+{
+    (void)state;
+    struct pair p = pair_open();
+    char byte;
+    for (uint16_t version = 1; version <= WIRE_VERSION; version++) {
+        const struct guest_peer guest = {.sock = p.us, .version = version};
+        for (int i = 0; i < 3; i++) {
+            struct err err = {0};
+            int r = i == 0   ? guest_send_hand(guest, 1, &err)
+                    : i == 1 ? guest_send_dial(guest, 1, 80, &err)
+                             : guest_send_listen(guest, 1, 1, 2, &err);
+            assert_int_equal(r, version == 1 ? -1 : 0);
+            ssize_t n = recv(p.them, &byte, sizeof byte, MSG_DONTWAIT);
+            assert_int_equal(n >= 0, version > 1);
+            if (version > 1)
+                continue;
+            assert_int_equal(err.code, ERR_UNSUPPORTED);
+            assert_string_equal(err.msg, "this box was made by an older version: put the sandbox "
+                                         "to sleep and wake it");
+        }
+    }
+    pair_done(&p);
+}
+
+CHECK_MAIN(cmocka_unit_test(an_older_guest),
+           cmocka_unit_test(keeper_answers_of_every_type_length_and_number),
            cmocka_unit_test(lists_of_disks),
            cmocka_unit_test(guest_answers_of_every_type_length_and_kind),
            cmocka_unit_test(guest_with_a_path_for_a_stream), cmocka_unit_test(garbage),
