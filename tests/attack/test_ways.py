@@ -11,7 +11,8 @@ import time
 
 import api_helpers
 import pytest
-from attack_helpers import ADMIN, PATIENCE, Client, Server, ask, eventually, raw_connect, read_reply
+from attack_helpers import ADMIN, PATIENCE, Client, Server, ask, at_once, daemon_pid, eventually, raw_connect
+from attack_helpers import read_reply
 
 MIB = 2**20
 
@@ -131,11 +132,21 @@ def test_a_flood_of_connections_ends_no_box(tight):
         client.ok("PUT", f"/sandbox/{name}", {})
         client.start(name, {"argv": ["python3", "-c", ACCEPTS]})
         hosts.append(client.ok("POST", f"/sandbox/{name}/ports", {"port": 3000})["url"].split("/")[2])
+
+    def flood(host):
+        for _ in range(1000):
+            try:
+                s = socket.create_connection(("127.0.0.1", tight.port), PATIENCE)
+                held.append(s)
+                s.sendall(f"GET / HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+            except OSError:
+                pass  # refused, as it should be
+
     try:
-        for i in range(2400):
-            s = socket.create_connection(("127.0.0.1", tight.port), PATIENCE)
-            s.sendall(f"GET / HTTP/1.1\r\nHost: {hosts[i % 3]}\r\n\r\n".encode())
-            held.append(s)
+        at_once(*[lambda host=host: flood(host) for host in hosts])
+        pid = daemon_pid(tight)
+        eventually(lambda: len(os.listdir(f"/proc/{pid}/fd")) > 3500)
+        time.sleep(1)  # those that wait to be accepted
         local = Client(tight, unix=True)
         for name in ("a", "b", "c"):
             assert local.exec(name, "echo fine")["stdout"] == "fine\n"

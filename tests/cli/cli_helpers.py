@@ -100,8 +100,10 @@ class Server:
             time.sleep(0.02)
 
     def url(self):
-        found = re.search(r"http://127\.0\.0\.1:\d+", self.log())
-        assert found, self.log()
+        deadline = time.monotonic() + PATIENCE  # it answers a moment before it says so
+        while not (found := re.search(r"http://127\.0\.0\.1:\d+", self.log())):
+            assert time.monotonic() < deadline, self.log()
+            time.sleep(0.02)
         return found.group(0)
 
     def daemon_pid(self):

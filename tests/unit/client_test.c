@@ -211,6 +211,8 @@ static size_t guest_want(unsigned type)
         return sizeof(struct guest_exited);
     case GUEST_LISTED:
         return sizeof(struct guest_listed);
+    case GUEST_GIVEN:
+        return sizeof(struct guest_given);
     default:
         return 0;
     }
@@ -345,7 +347,7 @@ CHECK_CASE(garbage)
         {"x",                                1,  EPROTO},
         {"\1\0\5\0\0\0\0",                   7,  EPROTO}, // one byte short of a head
         {"\0\0\5\0\0\0\0\0",                 8,  EPROTO}, // version 0
-        {"\2\0\5\0\0\0\0\0",                 8,  EPROTO}, // of tomorrow
+        {"\3\0\5\0\0\0\0\0",                 8,  EPROTO}, // of tomorrow
         {"\0\1\5\0\0\0\0\0",                 8,  EPROTO}, // the other byte order
         {"GET / HTTP/1.1\r\n\r\n",           18, EPROTO},
         {"\xff\xff\xff\xff\xff\xff\xff\xff", 8,  EPROTO},
