@@ -137,8 +137,9 @@ def tunnel(server, client, path):
     world = server.world
     client.call("PUT", path("/files/tmp/staying.py"), STAYING.encode())
     argv = ["python3", "/tmp/staying.py", outside.HOST, outside.NAME, str(world.echo_port)]
-    client.good("POST", path("/processes"), {"argv": argv})
-    assert wait_until(lambda: world.echoing == 2), world.echoing
+    client.good("POST", path("/processes"), {"id": "staying", "argv": argv})
+    said = lambda: client.call("GET", path("/processes/staying/logs?stream=stdout")).raw
+    assert wait_until(lambda: world.echoing == 2), (path(""), world.echoing, said(), server.log())
 
     def end():
         assert wait_until(lambda: world.echoing == 0), world.echoing

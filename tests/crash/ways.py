@@ -290,7 +290,7 @@ def tunnel():
 def direct():
     return socket.create_connection((NAME, PORT), 50)
 def stay(kind, connect):
-    n = 0
+    n, last = 0, None
     while True:
         try:
             with connect() as s:
@@ -308,7 +308,10 @@ def stay(kind, connect):
                         raise ValueError("%r" % got[:100])
                     counts[kind] += 1
                     time.sleep(0.002)
-        except OSError:
+        except OSError as e:
+            if repr(e) != last:
+                last = repr(e)
+                print(kind, last, flush=True)
             time.sleep(0.01)
         except ValueError as e:
             open("/workspace/wrong", "a").write("%s: %s\n" % (kind, e))
