@@ -23,12 +23,10 @@ void fd_close_auto(int *fd)
 
 int fd_is_scarce(int fd)
 {
-    enum { SPARE_LEAST = 64 };
     struct rlimit limit;
     if (fd < 0 || getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY)
         return 0;
-    rlim_t spare = limit.rlim_cur / 8 > SPARE_LEAST ? limit.rlim_cur / 8 : SPARE_LEAST;
-    return (rlim_t)fd + spare >= limit.rlim_cur;
+    return (rlim_t)fd + limit.rlim_cur / 8 >= limit.rlim_cur;
 }
 
 int fd_set_nonblock(int fd, int on)

@@ -147,8 +147,8 @@ def free_port():
 class Server:
     """`cay serve` in a data directory. Whoever finds a connect refused writes it down in `refused`."""
 
-    POOL = 4
-    FLAGS = ["--pool", str(POOL), "--pool-blank", "2", "--boxes", "200", "--volume", "16g"]
+    POOL, BLANK = 4, 2
+    FLAGS = ["--pool", str(POOL), "--pool-blank", str(BLANK), "--boxes", "200", "--volume", "16g"]
 
     def __init__(self, data, program=CAY, flags=(), hosts=None):
         self.data, self.program, self.flags = pathlib.Path(data), program, list(flags)

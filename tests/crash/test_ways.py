@@ -55,6 +55,8 @@ def settled(server):
     assert wait_until(lambda: server.health()["load"]["running"] == 0), server.health()
     assert wait_until(lambda: not server.disks()), server.disks()
     assert wait_until(lambda: server.health()["pool"]["ready"] == server.POOL), server.health()
+    everybody = server.POOL + server.BLANK + 1  # the spawner
+    assert wait_until(lambda: server.boxes() == everybody), (server.boxes(), everybody)
 
 
 def warm_up(server):
