@@ -373,8 +373,10 @@ int request_event(struct keeper *k)
         k->client_reset = 1;
         return 1;
     }
+    if (n > 0 && msg.head.type != KEEPER_NETWORK)
+        wire_fds_close(&fds); // no other request carries any
     int sound = n > 0 && handle(k, &msg, (size_t)n, &fds);
-    wire_fds_close(&fds); // one request carries any, and it does not keep it
+    wire_fds_close(&fds); // and that one's is not kept
     if (sound) {
         if (!is_quiet(msg.head.type))
             k->last_request_ns = clock_ns();

@@ -243,6 +243,37 @@ void reach_bind(struct sandbox *s, void (*done)(struct sandbox *s))
     reach_ask(s->box, send_listen, on_listening, sandbox_ref(s));
 }
 
+struct attempt {
+    void (*fn)(void *data, const struct err *err);
+    void *data;
+};
+
+static void on_tried(void *data, struct guest_event *ev, const struct err *err)
+{
+    struct attempt *attempt = data;
+    struct err told = {0};
+    (void)ev; // the guest keeps them, and gives them again
+    if (err != NULL && err->sys_errno == EADDRINUSE)
+        (void)err_set(
+            &told, ERR_CONFLICT,
+            "a program in the sandbox has port %d or %d, which its network needs: end it, "
+            "or put the sandbox to sleep first",
+            REACH_PROXY_PORT, REACH_DNS_PORT);
+    else if (err != NULL && err->code != ERR_UNAVAILABLE)
+        told = *err;
+    attempt->fn(attempt->data, told.code != ERR_NONE ? &told : NULL);
+    free(attempt);
+}
+
+void reach_try(struct sandbox *s, void (*fn)(void *data, const struct err *err), void *data)
+{
+    struct attempt *attempt = calloc(1, sizeof *attempt);
+    if (attempt == NULL)
+        abort();
+    *attempt = (struct attempt){.fn = fn, .data = data};
+    reach_ask(s->box, send_listen, on_tried, attempt);
+}
+
 void reach_unbind(struct sandbox *s)
 {
     bool was = s->listen_tcp >= 0;

@@ -267,6 +267,8 @@ bool reach_is_needed(const struct sandbox *s); // its settings want listeners in
 // It has a box: calls `done` (may be NULL) when what it needs is there, or cannot be; at once when
 // it needs nothing. Not when the box goes before.
 void reach_bind(struct sandbox *s, void (*done)(struct sandbox *s));
+// Whether a box that runs can have listeners. No err also when it has gone: the next one can.
+void reach_try(struct sandbox *s, void (*fn)(void *data, const struct err *err), void *data);
 void reach_unbind(struct sandbox *s);  // its box goes
 void reach_changed(struct sandbox *s); // its network settings are others now
 

@@ -179,22 +179,47 @@ static struct patch *patch_new(struct sandbox *s, const struct sandbox_settings 
     return p;
 }
 
-void sandbox_patch(struct sandbox *s, const struct sandbox_settings *settings, unsigned which,
-                   sandbox_fn fn, void *data)
+static void patch_apply(struct patch *p)
 {
-    struct err err = {0};
-    struct patch *p = patch_new(s, settings, which, fn, data);
+    struct sandbox *s = p->s;
     struct box_limits now = lifecycle_limits(s);
-    bool changes = (which & PATCH_LIMITS) && memcmp(&now, &p->limits, sizeof now) != 0;
-    if (check_patch(p, &err) < 0) {
-        patch_finish(p, &err);
-    } else if (changes && s->box != NULL && s->state != STATE_STARTING) {
+    bool changes = (p->which & PATCH_LIMITS) && memcmp(&now, &p->limits, sizeof now) != 0;
+    if (changes && s->box != NULL && s->state != STATE_STARTING) {
         s->limiting = true;
         reserve(p, 1);
         keeper_limit(s->fleet, box_link_number(s->box), &p->limits, on_limited, p);
     } else {
         patch_finish(p, NULL);
     }
+}
+
+static void on_listeners(void *data, const struct err *err)
+{
+    struct patch *p = data;
+    if (err != NULL)
+        patch_finish(p, err);
+    else
+        patch_apply(p);
+}
+
+// A network for a box that has had none: programs may have taken the ports that it needs.
+static bool wants_listeners(const struct patch *p)
+{
+    return (p->row.network != NULL || p->row.secrets != NULL) && p->s->state == STATE_RUNNING &&
+           p->s->listen_tcp < 0;
+}
+
+void sandbox_patch(struct sandbox *s, const struct sandbox_settings *settings, unsigned which,
+                   sandbox_fn fn, void *data)
+{
+    struct err err = {0};
+    struct patch *p = patch_new(s, settings, which, fn, data);
+    if (check_patch(p, &err) < 0)
+        patch_finish(p, &err);
+    else if (wants_listeners(p))
+        reach_try(s, on_listeners, p);
+    else
+        patch_apply(p);
 }
 
 // --- usage

@@ -187,6 +187,20 @@ def test_none_is_none(net, make):
     assert run(net, box, "timeout 5 bash -c 'exec 3<>/dev/tcp/127.0.0.1/3128' 2>/dev/null || echo nobody") == "nobody"
 
 
+def test_a_network_that_cannot_be_had_is_refused(net, make):
+    """A program in the box has the proxy's port."""
+    box = make()
+    taker = net.ok("POST", f"/sandbox/{box}/processes", {"argv": [
+        "python3", "-uc", "import socket, time; s = socket.create_server(('', 3128)); print('up'); time.sleep(900)"]})
+    net.ok("POST", f"/sandbox/{box}/processes/{taker['id']}/wait", {"log": "up", "timeout": 60000})
+    reply = net("PATCH", f"/sandbox/{box}", {"network": "internet"})
+    assert reply.status == 409 and "port 3128" in reply.json["error"]
+    assert net.ok("GET", f"/sandbox/{box}")["network"] == "none"
+    net.ok("DELETE", f"/sandbox/{box}/processes/{taker['id']}")
+    eventually(lambda: net("PATCH", f"/sandbox/{box}", {"network": "internet"}).status == 200)
+    assert run(net, box, "timeout 5 bash -c 'exec 3<>/dev/tcp/127.0.0.1/3128' && echo there") == "there"
+
+
 def test_an_empty_list_is_nothing(net, make, world):
     box = make({"allow": []})
     assert run(net, box, f"curl -sS http://web.example:{world.web}/ {CODE}") == "403"
