@@ -130,29 +130,21 @@ static void add_row(struct table *table, const struct json_node *port)
 
 static int cmd_port_ls(int argc, char **argv)
 {
+    static const struct remote_list list = {
+        .key = "ports",
+        .columns = columns,
+        .n_columns = sizeof columns / sizeof *columns,
+        .add_row = add_row,
+    };
     int code;
     auto_remote remote;
     const struct command_line line = {"port", &ls_spec, NULL, NULL, 1, 1, "one ID"};
     if (remote_start(&remote, &line, argc, argv, &code) < 0)
         return code;
-    struct err err;
-    struct table table;
-    auto_answer answer;
     auto_buf target;
-    answer_init(&answer);
     buf_init(&target, REMOTE_TARGET_MAX);
     remote_target(&target, "sandbox", remote.word[0], "ports");
-    if (remote_do(&remote, "GET", &target, NULL, &answer, &err) < 0)
-        return remote_fail(&remote, &err);
-    if (remote.json)
-        return remote_print(&remote, &answer);
-    cli_table_init(&table, columns, sizeof columns / sizeof *columns);
-    const struct json_node *list = json_get(answer_root(&answer), "ports");
-    for (const struct json_node *n = json_first(list); n != NULL; n = json_next(n))
-        add_row(&table, n);
-    (void)cli_table_print(&table, stdout, text_colour(stdout));
-    cli_table_done(&table);
-    return remote_flush(&remote);
+    return remote_print_list(&remote, &target, &list);
 }
 
 // -- rm

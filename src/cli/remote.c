@@ -348,6 +348,26 @@ int remote_delete_words(struct remote *remote, size_t first, remote_target_fn ta
     return code;
 }
 
+int remote_print_list(struct remote *remote, const struct buf *target,
+                      const struct remote_list *list)
+{
+    struct err err;
+    struct table table;
+    auto_answer answer;
+    answer_init(&answer);
+    if (remote_do(remote, "GET", target, NULL, &answer, &err) < 0)
+        return remote_fail(remote, &err);
+    if (remote->json)
+        return remote_print(remote, &answer);
+    cli_table_init(&table, list->columns, list->n_columns);
+    const struct json_node *entries = json_get(answer_root(&answer), list->key);
+    for (const struct json_node *n = json_first(entries); n != NULL; n = json_next(n))
+        list->add_row(&table, n);
+    (void)cli_table_print(&table, stdout, text_colour(stdout));
+    cli_table_done(&table);
+    return remote_flush(remote);
+}
+
 void remote_key(char ret[40])
 {
     unsigned char bytes[16];

@@ -15,6 +15,7 @@
 #include "base/opt.h"
 #include "box/data.h"
 #include "cli/http.h"
+#include "cli/table.h"
 
 enum {
     REMOTE_TOKEN_MAX = 256,
@@ -108,6 +109,15 @@ int remote_do(struct remote *remote, const char *method, const struct buf *targe
 // DELETEs one thing for each word from `first` on. The exit code: all was said.
 typedef void (*remote_target_fn)(const struct remote *remote, const char *word, struct buf *ret);
 int remote_delete_words(struct remote *remote, size_t first, remote_target_fn target_of);
+// GETs a list and prints it: the entries of the answer's `key`, a row each. The exit code.
+struct remote_list {
+    const char *key;
+    const struct table_column *columns;
+    unsigned n_columns;
+    void (*add_row)(struct table *table, const struct json_node *entry);
+};
+int remote_print_list(struct remote *remote, const struct buf *target,
+                      const struct remote_list *list);
 // A name nobody else uses, for Idempotency-Key: "cay-" and 32 hex digits.
 void remote_key(char ret[40]);
 

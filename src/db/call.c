@@ -110,6 +110,15 @@ void put_blob(struct call *call, const void *data, size_t len)
                                    SQLITE_STATIC));
 }
 
+int call_delete(struct call *call, struct err *err)
+{
+    if (call_run(call, err) < 0)
+        return -1;
+    if (sqlite3_changes(call->db->sql) == 0)
+        return 0;
+    return db_sync(call->db, err) < 0 ? -1 : 1;
+}
+
 int call_check(const struct call *call, struct err *err)
 {
     return call->rc == SQLITE_OK ? 0 : db_error(call->db->sql, call->rc, err);

@@ -100,7 +100,8 @@ void put_blob(struct call *call, const void *data, size_t len);         // not c
 int call_step(struct call *call, struct err *err);                      // 1, 0, -1
 int call_run(struct call *call, struct err *err);                       // to its end; 0 or -1
 int call_run_one(struct call *call, const char *what, struct err *err); // must change one row
-int call_check(const struct call *call, struct err *err);               // after getting; 0 or -1
+int call_delete(struct call *call, struct err *err);      // synced; 1, 0 when there was none, -1
+int call_check(const struct call *call, struct err *err); // after getting; 0 or -1
 // What a failed one failed for: a row with the same key, or one that it belongs to and that is
 // gone.
 bool call_is_conflict(const struct call *call);

@@ -69,11 +69,7 @@ int db_port_del(struct db *db, int64_t sandbox, int64_t port, struct err *err)
         return -1;
     put_int(&call, sandbox);
     put_int(&call, port);
-    if (call_run(&call, err) < 0)
-        return -1;
-    if (sqlite3_changes(db->sql) == 0)
-        return 0;
-    return db_sync(db, err) < 0 ? -1 : 1;
+    return call_delete(&call, err);
 }
 
 // -- many

@@ -86,11 +86,7 @@ int db_secret_del(struct db *db, int64_t tenant, const char *name, struct err *e
         return -1;
     put_int(&call, tenant);
     put_text(&call, name);
-    if (call_run(&call, err) < 0)
-        return -1;
-    if (sqlite3_changes(db->sql) == 0)
-        return 0;
-    return db_sync(db, err) < 0 ? -1 : 1;
+    return call_delete(&call, err);
 }
 
 // -- many

@@ -76,11 +76,7 @@ int db_token_revoke(struct db *db, const char *id, struct err *err)
     if (call_start(&call, db, STMT_TOKEN_REVOKE, "DELETE FROM tokens WHERE id = ?", err) < 0)
         return -1;
     put_text(&call, id);
-    if (call_run(&call, err) < 0)
-        return -1;
-    if (sqlite3_changes(db->sql) == 0)
-        return 0;
-    return db_sync(db, err) < 0 ? -1 : 1;
+    return call_delete(&call, err);
 }
 
 // -- all of them, oldest first
