@@ -221,6 +221,26 @@ int db_session_each(struct db *db, int64_t sandbox, db_session_fn fn, void *data
 int db_session_del(struct db *db, int64_t sandbox, const char *id, struct err *err); // 1, 0
 void session_row_done(struct session_row *row);
 
+// --- contexts
+
+struct context_row {
+    int64_t sandbox;
+    char *id;
+    char *language;
+    char *cwd, *env;   // as it was made; env is a JSON object
+    int64_t timeout_ms;
+    int64_t is_default;
+    int64_t box, exec; // of its kernel; 0: none runs
+    char *end;         // why none does: "sleep", "oom", ...; "" while one runs
+    int64_t created_ms, used_ms;
+};
+int db_context_put(struct db *db, const struct context_row *row,
+                   struct err *err); // makes or replaces
+typedef int (*db_context_fn)(void *data, const struct context_row *row);
+int db_context_each(struct db *db, int64_t sandbox, db_context_fn fn, void *data, struct err *err);
+int db_context_del(struct db *db, int64_t sandbox, const char *id, struct err *err); // 1, 0
+void context_row_done(struct context_row *row);
+
 // --- events
 
 struct event_row {
