@@ -93,6 +93,19 @@ int keeper_send_network(int sock, uint32_t id, uint64_t box, int listener, struc
     return sent(wire_send(sock, &msg, sizeof msg, NULL, 0, &listener, 1), "keeper", err);
 }
 
+int keeper_send_plant(int sock, uint32_t id, const struct plant_spec *spec, struct err *err)
+{
+    struct keeper_plant msg = {
+        .head = head(KEEPER_PLANT, id),
+        .box = spec->box,
+        .exec = spec->exec,
+        .uid = spec->uid,
+        .gid = spec->gid,
+        .files = spec->files,
+    };
+    return sent(wire_send(sock, &msg, sizeof msg, NULL, 0, NULL, 0), "keeper", err);
+}
+
 int keeper_send_serving(int sock, struct err *err)
 {
     struct keeper_plain msg = {.head = head(KEEPER_SERVING, 0)};

@@ -37,6 +37,12 @@ int keeper_send_disk_list(int sock, uint32_t id, uint64_t above, struct err *err
 int keeper_send_usage(int sock, uint32_t id, uint64_t box, struct err *err);
 // `listener` is the one that the box's guest has made (GUEST_LISTEN).
 int keeper_send_network(int sock, uint32_t id, uint64_t box, int listener, struct err *err);
+struct plant_spec { // a fork of a zygote as an exec of a box
+    uint64_t box;
+    uint32_t exec; // its id
+    uint32_t uid, gid, files;
+};
+int keeper_send_plant(int sock, uint32_t id, const struct plant_spec *spec, struct err *err);
 int keeper_send_serving(int sock, struct err *err);
 
 struct keeper_event {

@@ -187,6 +187,8 @@ static int serve(struct server *s, struct err *err)
         .boxes = s->conf.boxes,
         .pool_ready = s->conf.pool,
         .pool_blank = s->conf.pool_blank,
+        .preload = strcmp(s->conf.preload, "off") == 0 ? NULL : s->conf.preload,
+        .zygote_renew_ms = s->conf.zygote_renew_ms,
         .volume_bytes = s->conf.volume,
     };
     int r = keeper_serve(&s->serving, err);

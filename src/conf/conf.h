@@ -24,9 +24,11 @@ struct conf {
     char *log_level;
     bool behind_proxy; // a listen address that is not loopback is fine
     // the machine
-    uint32_t boxes;        // at most, at once
-    uint32_t pool;         // boxes kept ready with a blank disk
-    uint32_t pool_blank;   // boxes kept ready for those that wake
+    uint32_t boxes;      // at most, at once
+    uint32_t pool;       // boxes kept ready with a blank disk
+    uint32_t pool_blank; // boxes kept ready for those that wake
+    char *preload;       // modules that Python's zygotes load, by commas; "off": no zygotes
+    int64_t zygote_renew_ms;
     uint64_t volume;       // bytes of the Btrfs volume; 0: disks are in memory
     uint64_t memory_spare; // bytes that must stay available on the machine for a box to be started
     // each tenant, unless its row says otherwise; 0: no limit

@@ -23,11 +23,11 @@
 
 // What root in a box keeps, over its own user namespace only. Without mount, network, device, raw
 // socket or trace powers: those would only widen what a kernel bug can be reached with.
-static const uint64_t kept_caps = 1ull << CAP_CHOWN | 1ull << CAP_DAC_OVERRIDE |
-                                  1ull << CAP_FOWNER | 1ull << CAP_FSETID | 1ull << CAP_KILL |
-                                  1ull << CAP_SETGID | 1ull << CAP_SETUID | 1ull << CAP_SETPCAP |
-                                  1ull << CAP_NET_BIND_SERVICE | 1ull << CAP_SYS_CHROOT |
-                                  1ull << CAP_SETFCAP | 1ull << CAP_IPC_OWNER;
+const uint64_t guest_kept_caps = 1ull << CAP_CHOWN | 1ull << CAP_DAC_OVERRIDE | 1ull << CAP_FOWNER |
+                                 1ull << CAP_FSETID | 1ull << CAP_KILL | 1ull << CAP_SETGID |
+                                 1ull << CAP_SETUID | 1ull << CAP_SETPCAP |
+                                 1ull << CAP_NET_BIND_SERVICE | 1ull << CAP_SYS_CHROOT |
+                                 1ull << CAP_SETFCAP | 1ull << CAP_IPC_OWNER;
 
 static int fail(struct plan *plan, enum guest_step step)
 {
@@ -41,13 +41,15 @@ static int drop_caps(void)
     if (weaken(WEAKEN_CAPS))
         return 0;
     for (int cap = 0; cap <= CAP_LAST_CAP; cap++) {
-        if (!(kept_caps >> cap & 1) && prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0 && errno != EINVAL)
+        if (!(guest_kept_caps >> cap & 1) && prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0 &&
+            errno != EINVAL)
             return -1;
     }
     struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct caps[2] = {
-        {.effective = (uint32_t)kept_caps,         .permitted = (uint32_t)kept_caps        },
-        {.effective = (uint32_t)(kept_caps >> 32), .permitted = (uint32_t)(kept_caps >> 32)},
+        {.effective = (uint32_t)guest_kept_caps,         .permitted = (uint32_t)guest_kept_caps},
+        {.effective = (uint32_t)(guest_kept_caps >> 32),
+         .permitted = (uint32_t)(guest_kept_caps >> 32)                                        },
     };
     return (int)syscall(SYS_capset, &head, caps);
 }

@@ -23,83 +23,6 @@
 static char *strings[GUEST_STRINGS_MAX + 2];
 static char child_stack[32 * 1024] __attribute__((aligned(16)));
 
-// --- what the child's streams are ---
-
-struct streams {
-    int child[EXEC_STREAMS]; // ends for the child
-    int ours[EXEC_STREAMS];  // ends for whoever asked, n of them
-    unsigned n;
-};
-
-static void streams_close(struct streams *s)
-{
-    for (int i = 0; i < EXEC_STREAMS; i++) {
-        if (s->child[i] > 2)
-            fd_close(s->child[i]);
-        fd_close(s->ours[i]);
-    }
-}
-
-static int open_terminal(struct streams *s, const struct guest_exec *msg)
-{
-    struct winsize size = {.ws_row = msg->rows, .ws_col = msg->cols};
-    int unlock = 0;
-    int master = openat(FD_PTS, "ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC);
-    if (master < 0)
-        return -errno;
-    s->ours[s->n++] = master;
-    if (ioctl(master, TIOCSPTLCK, &unlock) < 0)
-        return -errno;
-    s->child[0] = ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
-    if (s->child[0] < 0)
-        return -errno;
-    // It is the guest's, which nobody in the box is, and whoever has it may open it by its name.
-    (void)fchmod(s->child[0], 0666);
-    (void)ioctl(master, TIOCSWINSZ, &size);
-    return 0;
-}
-
-enum pipe_end { READ_END, WRITE_END };
-
-static int open_pipe(struct streams *s, int stream, enum pipe_end childs)
-{
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) < 0)
-        return -errno;
-    s->child[stream] = ends[childs];
-    s->ours[s->n++] = ends[!childs];
-    return 0;
-}
-
-// It is the guest's, which nobody in the box is; /dev/stdin and its like open it by name.
-static int open_named_pipe(struct streams *s, int stream, enum pipe_end childs)
-{
-    int r = open_pipe(s, stream, childs);
-    if (r == 0)
-        (void)fchmod(s->child[stream], 0666);
-    return r;
-}
-
-static int open_streams(struct streams *s, const struct guest_exec *msg)
-{
-    *s = (struct streams){
-        .child = {FD_NULL, -1, -1, -1, -1},
-        .ours = {-1,      -1, -1, -1, -1},
-    };
-    if (msg->flags & GUEST_EXEC_TTY)
-        return open_terminal(s, msg);
-    int r = open_named_pipe(s, 1, WRITE_END);
-    if (r == 0)
-        r = open_named_pipe(s, 2, WRITE_END);
-    if (r == 0 && (msg->flags & GUEST_EXEC_STDIN))
-        r = open_named_pipe(s, 0, READ_END);
-    if (r == 0 && (msg->flags & GUEST_EXEC_CONTROL))
-        r = open_pipe(s, 3, READ_END);
-    if (r == 0 && (msg->flags & GUEST_EXEC_CONTROL))
-        r = open_pipe(s, 4, WRITE_END);
-    return r;
-}
-
 // --- the message ---
 
 // Splits `len` bytes into exactly the strings that the message counts. 0 or -errno.
@@ -302,7 +225,7 @@ static void run(struct guest *guest, const struct guest_exec *msg, struct plan *
         answer_failed(msg->head.id, STEP_SETUP, -r);
         return;
     }
-    r = open_streams(&s, msg);
+    r = streams_open(&s, msg);
     if (r < 0) {
         streams_close(&s);
         answer_failed(msg->head.id, STEP_SETUP, -r);
@@ -317,6 +240,46 @@ static void run(struct guest *guest, const struct guest_exec *msg, struct plan *
     else
         started(exec, msg, &s);
     streams_close(&s);
+}
+
+// A process that came by another way, and waits in `exec`'s place for its streams.
+static int seat(struct exec *exec, const struct guest_adopt *msg, int seat_fd, struct streams *s)
+{
+    char pid[16];
+    const struct guest_plain hello = {
+        .head = {.version = WIRE_VERSION, .type = GUEST_SEATED}
+    };
+    siginfo_t info;
+    if (msg->pid <= 1 || waitid(P_PID, (id_t)msg->pid, &info, WEXITED | WNOHANG | WNOWAIT) < 0)
+        return -ECHILD; // not ours to have
+    (void)snprintf(pid, sizeof pid, "%d", msg->pid);
+    int r = fd_write_file(exec->cgroup, "cgroup.procs", pid);
+    if (r == 0)
+        r = wire_send(seat_fd, &hello, sizeof hello, NULL, 0, &s->child[1], EXEC_STREAMS - 1);
+    exec->pid = msg->pid;
+    return r;
+}
+
+void guest_adopt(struct guest *guest, const struct guest_adopt *msg, const struct wire_fds *fds)
+{
+    const struct guest_exec as = {.head = msg->head, .flags = GUEST_EXEC_CONTROL | GUEST_EXEC_KEEP};
+    struct exec *exec;
+    struct streams s;
+    int r = take_entry(guest, msg->head.id, &exec);
+    if (r < 0) {
+        answer_failed(msg->head.id, STEP_SETUP, -r);
+        return;
+    }
+    exec->before = guest->gauges_seen;
+    r = fds->n == 1 ? streams_open(&s, &as) : -EINVAL;
+    if (fds->n == 1 && r == 0)
+        r = seat(exec, msg, fds->fd[0], &s);
+    if (r < 0)
+        answer_failed(msg->head.id, STEP_SETUP, -r);
+    else
+        started(exec, &as, &s);
+    if (fds->n == 1)
+        streams_close(&s);
 }
 
 void guest_rehearse(struct guest *guest)

@@ -66,6 +66,16 @@ struct guest {
     struct exec execs[GUEST_EXECS_MAX];
 };
 
+struct streams {
+    int child[EXEC_STREAMS]; // ends for the child; 0 is never -1
+    int ours[EXEC_STREAMS];  // ends for whoever asked, n of them
+    unsigned n;
+};
+
+// Also of one that could not be opened wholly. 0 or -errno.
+int streams_open(struct streams *s, const struct guest_exec *msg);
+void streams_close(struct streams *s);
+
 // What a child shall become, and why it did not.
 struct plan {
     const struct guest_exec *msg;
@@ -87,6 +97,8 @@ int guest_run_child(void *arg);
 // Starts what a GUEST_EXEC message asks for and answers it.
 void guest_exec(struct guest *guest, const struct guest_exec *msg, size_t len,
                 struct wire_fds *fds);
+// Makes an exec of a process that has joined the box by itself.
+void guest_adopt(struct guest *guest, const struct guest_adopt *msg, const struct wire_fds *fds);
 // Starts a shell that ends at once. The first program in a box finds cold much that the second does
 // not: the memory that the guest shares with the spawner until it writes to it, every name on the
 // way to the C library. A box made in a quiet moment has its first program behind it when it is

@@ -15,4 +15,6 @@ struct guest_boot {
     int has_network; // its network namespace is up already
 };
 
+extern const uint64_t guest_kept_caps; // what root in a box may do, over its own user namespace
+
 _Noreturn void guest_main(const struct guest_boot *boot);

@@ -23,6 +23,7 @@ static union {
     struct guest_forget forget;
     struct guest_dial dial;
     struct guest_listen listen;
+    struct guest_adopt adopt;
     char bytes[WIRE_MSG_MAX];
 } inbox;
 
@@ -77,6 +78,10 @@ static void handle(struct guest *guest, size_t len, struct wire_fds *fds)
     case GUEST_LISTEN:
         if (len == sizeof inbox.listen && guest->slot != 0)
             guest_listen(guest, &inbox.listen);
+        break;
+    case GUEST_ADOPT:
+        if (len == sizeof inbox.adopt && guest->slot != 0)
+            guest_adopt(guest, &inbox.adopt, fds);
         break;
     case GUEST_HOLD:
         if (len == sizeof inbox.plain && guest->slot != 0)

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
-#include <linux/openat2.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,29 +18,17 @@
 #include "base/weaken.h"
 #include "guest/filter.h"
 #include "guest/guest-internal.h"
+#include "guest/mounts.h"
 #include "wire/spawner-msg.h"
-
-static int open_mount_point(int root, const char *path)
-{
-    struct open_how how = {
-        .flags = O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW,
-        .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
-    };
-    return (int)syscall(SYS_openat2, root, path, &how, sizeof how);
-}
 
 static void attach(int root, int from, const char *from_path, const char *target)
 {
-    auto_fd at = open_mount_point(root, target);
-    if (at < 0) {
-        int e = errno;
+    int r = mounts_attach(root, from, from_path, target);
+    if (r < 0) {
         char step[60];
         (void)snprintf(step, sizeof step, "the root's /%s is not a plain directory", target);
-        guest_die(step, e);
+        guest_die(step, -r);
     }
-    unsigned flags = MOVE_MOUNT_T_EMPTY_PATH | (*from_path == '\0' ? MOVE_MOUNT_F_EMPTY_PATH : 0);
-    if (move_mount(from, from_path, at, "", flags) < 0)
-        guest_die("attach mount", errno);
 }
 
 static int assemble(const struct guest_root *msg, const struct wire_fds *fds)
@@ -68,10 +55,9 @@ static void enter(int root)
             move_mount(old, "", root, "oldroot", MOVE_MOUNT_F_EMPTY_PATH) < 0)
             guest_die("keep the host's root", errno);
     }
-    if (fchdir(root) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 || umount2(".", MNT_DETACH) < 0)
-        guest_die("pivot_root", errno);
-    if (chdir("/") < 0)
-        guest_die("chdir /", errno);
+    int r = mounts_enter(root);
+    if (r < 0)
+        guest_die("pivot_root", -r);
 }
 
 static void take_gauges(struct guest *guest, const struct guest_root *msg, struct wire_fds *fds)

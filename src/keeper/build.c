@@ -262,14 +262,9 @@ void build_userns_made(struct keeper *k, struct box *box, int fd)
         _IO(0xFF, 3) // Linux 6.11; before it -1, and the end takes longer
 #endif
 
-// The process behind a pidfd, which must be a child of ours: the spawner is not believed. -1 if
-// not.
-static pid_t child_of_pidfd(int pidfd)
+pid_t pidfd_pid(int pidfd)
 {
     char path[48], text[512];
-    siginfo_t info;
-    if (waitid(P_PIDFD, (id_t)pidfd, &info, WEXITED | WNOHANG | WNOWAIT) < 0)
-        return -1;
     (void)snprintf(path, sizeof path, "/proc/self/fdinfo/%d", pidfd);
     if (fd_read_file(AT_FDCWD, path, text, sizeof text) < 0)
         return -1;
@@ -278,9 +273,17 @@ static pid_t child_of_pidfd(int pidfd)
     return pid > 0 ? (pid_t)pid : -1;
 }
 
+pid_t pidfd_child(int pidfd)
+{
+    siginfo_t info;
+    if (waitid(P_PIDFD, (id_t)pidfd, &info, WEXITED | WNOHANG | WNOWAIT) < 0)
+        return -1;
+    return pidfd_pid(pidfd);
+}
+
 static int settle(struct keeper *k, struct box *box, struct err *err)
 {
-    pid_t pid = child_of_pidfd(box->pidfd);
+    pid_t pid = pidfd_child(box->pidfd);
     if (pid < 0)
         return err_set(err, ERR_INTERNAL, "a box ended before it was ready");
     if (cgroups_join(k->cgroups, keeper_host_slot(k, box->slot), pid, err) < 0)
@@ -293,6 +296,10 @@ static int settle(struct keeper *k, struct box *box, struct err *err)
 void build_spawned(struct keeper *k, struct box *box, int pidfd)
 {
     struct err err = {0};
+    if (box->is_zygote) {
+        zygote_spawned(k, box, pidfd);
+        return;
+    }
     box->pidfd = pidfd;
     table_update(k, box);
     box->mntns = ioctl(pidfd, PIDFD_GET_MNT_NAMESPACE, 0);
@@ -345,7 +352,9 @@ void build_guest_event(struct keeper *k, struct box *box)
 
 void build_failed(struct keeper *k, struct box *box, const struct err *err)
 {
-    if (box->in_pool)
+    if (box->is_zygote)
+        ; // its end is heard
+    else if (box->in_pool)
         pool_rest(k);
     else if (box->request != 0)
         reply_error(k, box->request, err);

@@ -157,7 +157,7 @@ static void tell_welcome(struct keeper *k)
     struct keeper_welcome msg = {
         .head = head(KEEPER_WELCOME, 0),
         .run = k->run,
-        .boxes = k->slots.n - 1,
+        .boxes = table_boxes_max(k),
         .has_volume = k->volume != NULL,
         .pool_ready = k->config.pool_ready,
         .pool_blank = k->config.pool_blank,
@@ -189,7 +189,7 @@ void client_greet(struct keeper *k)
 static int was_awaited(const struct box *box)
 {
     return !box->in_pool && box->state != BOX_NONE && box->state != BOX_LIVE &&
-           box->state != BOX_DYING;
+           box->state != BOX_DYING && box->state != BOX_ZYGOTE;
 }
 
 void client_lost(struct keeper *k)

@@ -53,7 +53,9 @@ static void finish(struct keeper *k, struct box *box)
     drop_disk(k, box);
     if (box->image != NULL)
         box->image->users--;
+    uint32_t zygote = box->is_zygote ? box->slot : 0;
     clear(k, box);
+    zygote_gone(k, zygote);
     if (tell)
         reply_gone(k, number);
 }

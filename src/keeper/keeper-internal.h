@@ -21,6 +21,9 @@
 
 enum {
     KEEPER_IMAGES_MAX = 64,
+    ZYGOTES_MAX = 4,
+    ZYGOTE_SLOTS = ZYGOTES_MAX + 1, // one of them may be about to be replaced
+    PLANTS_MAX = 64,                // forks on their way at once
     KEEPER_SPAWNS_MAX = 64, // asked of the spawner at once. Far fewer than fill a socket: else it
                             // and we could wait for each other to read
 };
@@ -33,6 +36,7 @@ enum box_state {
     BOX_ROOTING, // root sent, waits for GUEST_READY
     BOX_READY,   // pooled, with root and blank disk: the client has its socket, and may take it
     BOX_LIVE,    // claimed
+    BOX_ZYGOTE,  // no box: a zygote has the slot (zygote.c)
     BOX_DYING,   // killed, waits for the end of its guest
     BOX_STATE_MAX,
 };
@@ -65,6 +69,7 @@ enum box_count {
     COUNT_MAKING,     // of these two
     COUNT_SPAWNING,   // the spawner owes us an answer
     COUNT_MUTE,
+    COUNT_ZYGOTE, // no boxes, but slots in use
     COUNT_MAX,
 };
 
@@ -103,6 +108,7 @@ struct box {
     int pooled_root;  // of those, gets a root too
     int rehearse;     // and has started a program before anybody asks
     int asked;        // KEEPER_DESTROY came
+    int is_zygote;    // and stays so while it is dying
     int mute;         // who had it is gone: nobody is told of its end
     uint32_t request; // id of the message to answer
     uint32_t guest_version;
@@ -111,6 +117,29 @@ struct box {
     uint64_t disk;
     struct keeper_image *image;
     struct box_place place;
+};
+
+// --- zygote.c
+
+struct zygote { // of one image; unused without
+    struct keeper_image *image;
+    int is_pools;
+    uint32_t slot;       // that is ready; 0: none is
+    uint32_t next_slot;  // that loads its libraries, to take its place
+    unsigned failures;   // in a row
+    int64_t due_ns;      // when the next one shall be started
+    int64_t patience_ns; // until when the one that loads shall be ready
+    int64_t used_ns;
+    char why[64]; // the last one did not become ready
+};
+
+struct plant { // a fork that was asked for; id 0: unused
+    uint32_t id;
+    uint32_t request; // of the client
+    uint32_t exec;    // what it will be in its guest
+    uint32_t zygote;  // slot
+    uint64_t box;
+    int seat; // our end
 };
 
 struct unsent { // a message that the client's socket had no room for
@@ -146,6 +175,10 @@ struct keeper {
     int claimed; // the first box is in use: a good moment for what nobody waits for
     int swept;   // of what killed keepers left
     struct keeper_image images[KEEPER_IMAGES_MAX];
+    int zygotes_off; // they cannot be had
+    struct zygote zygotes[ZYGOTES_MAX];
+    struct plant plants[PLANTS_MAX];
+    uint32_t next_plant;
     struct box *boxes; // slots.n of them, by slot; 0 is Z's
     struct table table;
 };
@@ -173,6 +206,8 @@ int table_init(struct keeper *k, struct err *err); // all boxes are free
 // After a change of any field of a box that decides where it belongs.
 void table_update(struct keeper *k, struct box *box);
 struct box *table_first(const struct keeper *k, enum box_list list); // NULL if it is empty
+struct box *table_free(const struct keeper *k); // for a box; NULL when there are enough
+uint32_t table_boxes_max(const struct keeper *k);
 // By number, of which the spawner's answers have the lower half.
 struct box *table_find(const struct keeper *k, uint64_t number);
 struct box *table_find_low(const struct keeper *k, uint32_t number);
@@ -216,6 +251,10 @@ void build_guest_event(struct keeper *k, struct box *box);
 void build_failed(struct keeper *k, struct box *box, const struct err *err);
 // Gives a blank box the root that its image and disk fields describe.
 int build_root(struct keeper *k, struct box *box, struct err *err);
+// The process behind a pidfd, -1 if it is gone; and one that must be a child of ours, because
+// whoever handed it to us is not believed.
+pid_t pidfd_pid(int pidfd);
+pid_t pidfd_child(int pidfd);
 struct keeper_image *build_image(struct keeper *k, const char *name, struct err *err);
 
 // end.c
@@ -224,6 +263,18 @@ void end_event(struct keeper *k, struct box *box);
 // Of these boxes all that are in one of the states before BOX_LIVE, or all.
 void end_unclaimed(struct keeper *k);
 void end_all(struct keeper *k);
+
+// zygote.c
+uint32_t zygote_slots(const struct keeper *k); // to be had beside those of boxes
+void zygote_spawned(struct keeper *k, struct box *box, int pidfd); // takes it
+void zygote_event(struct keeper *k, struct box *box);
+void zygote_gone(struct keeper *k, uint32_t slot); // its slot is free; 0: it was none
+void zygote_plant(struct keeper *k, struct box *box, const struct keeper_plant *msg); // answers
+// Begins one for this image; NULL when there are too many.
+struct zygote *zygote_want(struct keeper *k, struct keeper_image *image);
+void zygote_forget(struct keeper *k, struct zygote *z);
+int zygote_wait(const struct keeper *k); // as pool_wait
+void zygote_work(struct keeper *k);
 
 // net.c
 // Steers the box's connections to its own listener, which stays the caller's.

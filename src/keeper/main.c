@@ -91,7 +91,7 @@ static int own_process(struct keeper *k, struct err *err)
 
 static int make_boxes(struct keeper *k, struct err *err)
 {
-    if (!k->resumed && slots_take(k->config.boxes + 1, &k->slots, err) < 0)
+    if (!k->resumed && slots_take(k->config.boxes + 1 + zygote_slots(k), &k->slots, err) < 0)
         return -1;
     k->boxes = calloc(k->slots.n, sizeof *k->boxes);
     if (k->boxes == NULL)
@@ -138,7 +138,9 @@ static void dispatch(struct keeper *k, const struct epoll_event *ev)
             spawner_link_event(k);
         break;
     case EVENT_GUEST:
-        if (box->state == BOX_ROOTING || box->state == BOX_BLANK || box->state == BOX_USERNS)
+        if (box->state == BOX_ZYGOTE)
+            zygote_event(k, box);
+        else if (box->state == BOX_ROOTING || box->state == BOX_BLANK || box->state == BOX_USERNS)
             build_guest_event(k, box);
         else if (box->guest >= 0)
             (void)epoll_ctl(k->epoll, EPOLL_CTL_DEL, box->guest, NULL);
@@ -173,13 +175,16 @@ void keeper_loop(struct keeper *k)
     // One event at a time: handling one may close the descriptor that the next would be about.
     struct epoll_event ev;
     while (has_work(k)) {
-        int n = epoll_wait(k->epoll, &ev, 1, sooner(pool_wait(k), serve_wait(k)));
+        int wait = sooner(pool_wait(k), sooner(zygote_wait(k), serve_wait(k)));
+        int n = epoll_wait(k->epoll, &ev, 1, wait);
         if (n > 0)
             dispatch(k, &ev);
         if (n == 0 || serve_wait(k) == 0)
             serve_work(k);
         if (n == 0 && pool_wait(k) == 0)
             pool_work(k);
+        if (n == 0 && zygote_wait(k) == 0)
+            zygote_work(k);
         build_waiting(k);
     }
 }

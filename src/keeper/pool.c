@@ -71,7 +71,7 @@ int pool_wait(const struct keeper *k)
         return 0;
     if (k->closing || serve_is_ending(k) || k->spawner < 0 || !wants(k) ||
         k->table.n[COUNT_MAKING] >= 2 || k->table.first[LIST_WAITING] != 0 ||
-        k->table.first[LIST_FREE] == 0)
+        table_free(k) == NULL)
         return -1; // whatever changes that is an event, after which we are asked again
     int64_t rest = (k->pool_rests_until_ns - clock_ns()) / NS_PER_MS;
     if (rest > 0)
@@ -109,7 +109,7 @@ void pool_work(struct keeper *k)
         pool_sweep(k);
         return;
     }
-    struct box *box = table_first(k, LIST_FREE);
+    struct box *box = table_free(k);
     if (!wants(k) || box == NULL || (wants_ready(k) && describe_ready(k, box) < 0))
         return;
     box->limits = limits_default();

@@ -85,9 +85,9 @@ static struct box *choose(struct keeper *k, struct err *err)
 {
     struct box *box = pool_take_blank(k);
     if (box == NULL)
-        box = table_first(k, LIST_FREE);
+        box = table_free(k);
     if (box == NULL)
-        (void)err_set(err, ERR_EXHAUSTED, "all %u boxes are in use", k->slots.n - 1);
+        (void)err_set(err, ERR_EXHAUSTED, "all %u boxes are in use", table_boxes_max(k));
     return box;
 }
 
@@ -266,6 +266,7 @@ union request {
     struct keeper_take take;
     struct keeper_disk_drop drop;
     struct keeper_disk_list list;
+    struct keeper_plant plant;
 };
 
 static size_t length_of(uint16_t type)
@@ -281,6 +282,7 @@ static size_t length_of(uint16_t type)
         [KEEPER_USAGE] = sizeof(struct keeper_box),
         [KEEPER_SERVING] = sizeof(struct keeper_plain),
         [KEEPER_NETWORK] = sizeof(struct keeper_box),
+        [KEEPER_PLANT] = sizeof(struct keeper_plant),
     };
     return type < KEEPER_TYPE_MAX ? lengths[type] : 0;
 }
@@ -295,6 +297,23 @@ static void network(struct keeper *k, const struct keeper_box *msg, struct wire_
         reply_error(k, msg->head.id, &err);
     else
         reply_ok(k, msg->head.id);
+}
+
+static void plant(struct keeper *k, const struct keeper_plant *msg)
+{
+    enum { FILES_MAX = 65536 };
+    struct err err = {0};
+    struct box *box = find(k, msg->box, BOX_LIVE);
+    if (box == NULL)
+        box = find(k, msg->box, BOX_READY);
+    if (box == NULL) {
+        no_such_box(k, msg->head.id);
+    } else if (msg->uid >= SLOT_BOX_IDS || msg->gid >= SLOT_BOX_IDS || msg->files > FILES_MAX) {
+        (void)err_set(&err, ERR_INVALID, "no such user in a box");
+        reply_error(k, msg->head.id, &err);
+    } else {
+        zygote_plant(k, box, msg);
+    }
 }
 
 // Whether the message is one of the list, exactly as long as its struct.
@@ -330,6 +349,9 @@ static int handle(struct keeper *k, const union request *msg, size_t len, struct
     case KEEPER_SERVING:
         serve_serving(k);
         return 1;
+    case KEEPER_PLANT:
+        plant(k, &msg->plant);
+        return 1;
     case KEEPER_NETWORK:
         network(k, &msg->box, fds);
         return 1;
@@ -341,7 +363,8 @@ static int handle(struct keeper *k, const union request *msg, size_t len, struct
 // Requests that nobody waits for do not put off the filling of the pool.
 static int is_quiet(uint16_t type)
 {
-    return type == KEEPER_STATUS || type == KEEPER_USAGE || type == KEEPER_DISK_LIST;
+    return type == KEEPER_STATUS || type == KEEPER_USAGE || type == KEEPER_DISK_LIST ||
+           type == KEEPER_PLANT;
 }
 
 // The client has gone, or has said what nobody can understand.

@@ -41,6 +41,7 @@ static uint32_t counts_of(const struct box *box)
     uint32_t counts = 1u << COUNT_USED | 1u << state_count(box) | pool_counts(box);
     counts |= (uint32_t)(box->guest >= 0 && box->pidfd < 0) << COUNT_SPAWNING;
     counts |= (uint32_t)(box->mute != 0) << COUNT_MUTE;
+    counts |= (uint32_t)(box->is_zygote != 0) << COUNT_ZYGOTE;
     return counts;
 }
 
@@ -180,4 +181,17 @@ int table_init(struct keeper *k, struct err *err)
     for (uint32_t slot = k->slots.n - 1; slot > 0; slot--) // the first comes to the front
         table_update(k, &k->boxes[slot]);
     return 0;
+}
+
+uint32_t table_boxes_max(const struct keeper *k)
+{
+    uint32_t max = k->slots.n - 1 - zygote_slots(k); // those of a program before may be fewer
+    return k->config.boxes < max ? k->config.boxes : max;
+}
+
+struct box *table_free(const struct keeper *k)
+{
+    if (k->table.n[COUNT_USED] - k->table.n[COUNT_ZYGOTE] >= table_boxes_max(k))
+        return NULL;
+    return table_first(k, LIST_FREE);
 }

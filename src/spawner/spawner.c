@@ -21,6 +21,7 @@
 #include "base/weaken.h"
 #include "guest/guest.h"
 #include "spawner/spare.h"
+#include "spawner/zygote.h"
 #include "wire/spawner-msg.h"
 
 union spawner_request {
@@ -28,6 +29,7 @@ union spawner_request {
     struct spawner_plain plain;
     struct spawner_slot slot;
     struct spawner_spawn spawn;
+    struct spawner_zygote zygote;
 };
 
 // All it remembers: the user namespace it made last, and a network namespace that it made ahead.
@@ -301,6 +303,30 @@ static void spawn_guest(int sock, const struct spawner_spawn *msg, struct wire_f
     fd_close(pidfd);
 }
 
+// In the host's pid namespace, above those of all boxes: only from there can one be entered.
+static void spawn_zygote(int sock, const struct spawner_zygote *msg, struct wire_fds *fds)
+{
+    if (msg->n_binds > GUEST_BINDS_MAX || fds->n != 2 + msg->n_binds) {
+        answer_error(sock, msg->head.id, "zygote message", EINVAL);
+        return;
+    }
+    int pidfd = -1;
+    struct clone_args args = {
+        .flags = CLONE_PARENT | CLONE_PIDFD | CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWNET |
+                 CLONE_NEWIPC,
+        .pidfd = (uintptr_t)&pidfd,
+    };
+    long pid = syscall(SYS_clone3, &args, sizeof args);
+    if (pid == 0)
+        zygote_main(msg, fds);
+    if (pid < 0) {
+        answer_error(sock, msg->head.id, "namespaces of a zygote", errno);
+        return;
+    }
+    answer_spawned(sock, msg->head.id, pidfd);
+    fd_close(pidfd);
+}
+
 // 0, or -errno for a request that makes no sense.
 static int handle(int sock, const union spawner_request *msg, size_t len, struct wire_fds *fds,
                   struct spawner *spawner)
@@ -311,6 +337,8 @@ static int handle(int sock, const union spawner_request *msg, size_t len, struct
         make_userns(sock, &msg->slot, spawner);
     else if (msg->head.type == SPAWNER_SPAWN && len == sizeof msg->spawn)
         spawn_guest(sock, &msg->spawn, fds, spawner);
+    else if (msg->head.type == SPAWNER_ZYGOTE && len == sizeof msg->zygote)
+        spawn_zygote(sock, &msg->zygote, fds);
     else
         return -EINVAL;
     return 0;

@@ -26,7 +26,10 @@ enum guest_type {
     GUEST_DIAL,   // guest_dial  -> GUEST_GIVEN + [socket]: connected, or about to be
     GUEST_LISTEN, // guest_listen -> GUEST_GIVEN + [TCP listener, UDP socket]; the same ones again
     GUEST_GIVEN,  // guest_given
-    GUEST_HOLD, // guest_plain + [any], from the keeper, no answer: kept open as long as the box is
+    GUEST_HOLD,  // guest_plain + [any], from the keeper, no answer: kept open as long as the box is
+    GUEST_ADOPT, // guest_adopt + [seat], from the keeper: a process that came into the box by
+                 // another way becomes an exec -> as GUEST_EXEC
+    GUEST_SEATED, // guest_plain + [4 ends], from the guest to the fork
     GUEST_TYPE_MAX,
 };
 
@@ -129,6 +132,15 @@ struct guest_dial {
 struct guest_listen { // on all addresses of the box
     struct wire_head head;
     uint32_t tcp_port, udp_port;
+};
+
+// A fork of a zygote, child of the guest's and in the box with all that keeps user code there,
+// waits at the other end of the seat for the ends of its streams: GUEST_SEATED with standard
+// output, error, control in and out.
+struct guest_adopt {
+    struct wire_head head; // as guest_exec's, whose flags are GUEST_EXEC_CONTROL, GUEST_EXEC_KEEP
+    int32_t pid;           // in the box
+    uint32_t pad;
 };
 
 struct guest_given {

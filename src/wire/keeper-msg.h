@@ -34,6 +34,9 @@ enum keeper_type {
     // since version 2
     KEEPER_NETWORK, // keeper_box + [listener] -> KEEPER_OK or KEEPER_ERROR: every TCP connection of
                     // the box that does not go to its loopback comes to this listener of its own
+    KEEPER_PLANT,   // keeper_plant -> KEEPER_OK or KEEPER_ERROR: a fork of the zygote of the box's
+                    // image becomes an exec in it; its guest says GUEST_STARTED. ERR_UNAVAILABLE:
+                    // there is no zygote, or not yet
     KEEPER_TYPE_MAX,
 };
 
@@ -82,6 +85,14 @@ struct keeper_take {
     uint64_t box;
     struct box_limits limits;
     uint64_t disk; // above 0: its blank disk becomes the kept one of this number
+};
+
+struct keeper_plant { // into a box of KEEPER_READY or a claimed one
+    struct wire_head head;
+    uint64_t box;
+    uint32_t exec; // its id in the guest
+    uint32_t uid, gid;
+    uint32_t files;
 };
 
 struct keeper_live {

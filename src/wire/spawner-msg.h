@@ -5,12 +5,14 @@
 
 #include <stdint.h>
 
+#include "wire/guest-msg.h"
 #include "wire/wire.h"
 
 enum {
     SLOT_IDS = 65536,      // ids of one slot
     SLOT_BOX_IDS = 65535,  // of these mapped in B, from 0
     SLOT_GUEST_ID = 65535, // the guest's, outside B
+    ZYGOTE_PRELOAD_MAX = 256,
 };
 
 enum spawner_type {
@@ -20,6 +22,7 @@ enum spawner_type {
     SPAWNER_USERNS_MADE, // spawner_slot + [user namespace B]
     SPAWNER_SPAWNED,     // spawner_plain + [pidfd of the guest]
     SPAWNER_ERROR,       // spawner_error; with head.id 0 it is about the spawner itself
+    SPAWNER_ZYGOTE,      // spawner_zygote + descriptors       -> SPAWNER_SPAWNED
     SPAWNER_TYPE_MAX,
 };
 
@@ -35,6 +38,16 @@ struct spawner_spawn {
     struct wire_head head;
     uint32_t slot;
     uint32_t has_userns;
+};
+
+// A zygote (zygote-msg.h). Descriptors: its end of the keeper's socket, the detached root mount,
+// n_binds detached mounts.
+struct spawner_zygote {
+    struct wire_head head; // the id is not a box's
+    uint32_t slot;         // whose first id is its user
+    uint32_t n_binds;
+    char target[GUEST_BINDS_MAX][GUEST_TARGET_MAX]; // below the root
+    char preload[ZYGOTE_PRELOAD_MAX];               // names of modules, with commas between
 };
 
 struct spawner_plain {

@@ -1,0 +1,516 @@
+// SPDX-License-Identifier: Apache-2.0
+// Zygotes: one for the image of the pool, others for images whose boxes have asked. One has a slot
+// like a box, for its user id and its cgroups, and is ended like one; state BOX_ZYGOTE. They are
+// made anew at intervals, so that no address layout lives for long, and when they have died; forks
+// that they have made are children of their boxes and do not notice.
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "box/root.h"
+#include "keeper/keeper-internal.h"
+#include "wire/guest-msg.h"
+#include "wire/zygote-msg.h"
+
+enum {
+    IDLE_MS = 10 * 60 * 1000, // of one that is not the pool's
+    PATIENCE_MS = 60 * 1000,  // for its libraries
+    BACK_OFF_MS = 1000,       // after a death, doubled with each
+    BACK_OFF_MAX_MS = 5 * 60 * 1000,
+};
+
+static const struct box_limits limits = {
+    .memory = UINT64_C(1) << 30, .disk = UINT64_C(64) << 20, .pids = 32, .cpu_milli = 1000};
+
+static int64_t after_ms(int64_t ms)
+{
+    return clock_ns() + ms * NS_PER_MS;
+}
+
+static int is_on(const struct keeper *k)
+{
+    return k->serve != NULL && k->config.preload != NULL && !k->zygotes_off && !k->closing &&
+           !serve_is_ending(k);
+}
+
+uint32_t zygote_slots(const struct keeper *k)
+{
+    return k->config.preload != NULL ? ZYGOTE_SLOTS : 0;
+}
+
+static struct zygote *find(struct keeper *k, const struct keeper_image *image)
+{
+    for (unsigned i = 0; i < ZYGOTES_MAX; i++) {
+        if (k->zygotes[i].image == image && image != NULL)
+            return &k->zygotes[i];
+    }
+    return NULL;
+}
+
+static struct zygote *find_slot(struct keeper *k, uint32_t slot)
+{
+    for (unsigned i = 0; i < ZYGOTES_MAX; i++) {
+        if (k->zygotes[i].slot == slot || k->zygotes[i].next_slot == slot)
+            return &k->zygotes[i];
+    }
+    return NULL;
+}
+
+// --- starting one
+
+static int make_root(struct keeper *k, struct box *box, struct err *err)
+{
+    char path[48];
+    (void)snprintf(path, sizeof path, "/proc/%d/ns/user", k->spawner_pid);
+    auto_fd z = open(path, O_RDONLY | O_CLOEXEC);
+    if (z < 0)
+        return err_sys(err, errno, "open the user namespace of boxes");
+    box->disk_kind = DISK_TMPFS;
+    box->disk_fd = tmpfs_make(limits.disk, keeper_host_id(k, box->slot), err);
+    if (box->disk_fd < 0)
+        return -1;
+    const struct root_disk disk = {.fd = box->disk_fd};
+    return root_make(&box->image->image, &disk, z, keeper_host_id(k, box->slot), &box->root, err);
+}
+
+static int send_start(struct keeper *k, struct box *box, int sock, struct err *err)
+{
+    struct spawner_zygote msg = {
+        .head = {.version = WIRE_VERSION, .type = SPAWNER_ZYGOTE, .id = (uint32_t)box->number},
+        .slot = box->slot,
+        .n_binds = box->root.n_binds,
+    };
+    int fds[2 + GUEST_BINDS_MAX] = {sock, box->root.overlay};
+    for (unsigned i = 0; i < box->root.n_binds; i++) {
+        (void)snprintf(msg.target[i], sizeof msg.target[i], "%s", box->root.targets[i]);
+        fds[2 + i] = box->root.binds[i];
+    }
+    (void)snprintf(msg.preload, sizeof msg.preload, "%s", k->config.preload);
+    int r = wire_send(k->spawner, &msg, sizeof msg, NULL, 0, fds, 2 + msg.n_binds);
+    return r < 0 ? err_sys(err, -r, "ask the spawner for a zygote") : 0;
+}
+
+static int begin(struct keeper *k, struct box *box, struct err *err)
+{
+    int ends[2];
+    uint32_t uid = keeper_host_id(k, box->slot);
+    if (make_root(k, box, err) < 0 ||
+        cgroups_make(k->cgroups, keeper_host_slot(k, box->slot), uid, &limits, err) < 0)
+        return -1;
+    box->has_cgroups = 1;
+    int r = wire_pair(ends);
+    if (r < 0)
+        return err_sys(err, -r, "make the socket of a zygote");
+    auto_fd theirs = ends[1];
+    box->guest = ends[0];
+    (void)fd_set_nonblock(box->guest, 1); // it may stop reading: not our trouble
+    r = keeper_watch(k, box->guest, EVENT_GUEST, box->slot);
+    r = r < 0 ? err_sys(err, -r, "watch a zygote") : send_start(k, box, theirs, err);
+    if (r < 0) // no pidfd will come that its end could wait for
+        fd_close(TAKE_FD(box->guest));
+    root_done(&box->root);
+    fd_close(TAKE_FD(box->disk_fd));
+    return r;
+}
+
+static void failed(struct zygote *z, const char *why)
+{
+    int shift = z->failures < 9 ? (int)z->failures : 9;
+    int64_t ms = (int64_t)BACK_OFF_MS << shift;
+    z->failures++;
+    z->due_ns = after_ms(ms < BACK_OFF_MAX_MS ? ms : BACK_OFF_MAX_MS);
+    // Most often the image has no Python, which is no fault.
+    log_line(z->failures == 1 ? LOG_INFO : LOG_DEBUG,
+             "no zygote: Python contexts start the ordinary way", "image", z->image->name, "why",
+             why, NULL);
+}
+
+static void start(struct keeper *k, struct zygote *z)
+{
+    struct err err = {0};
+    struct box *box = table_first(k, LIST_FREE);
+    z->due_ns = 0;
+    z->why[0] = '\0';
+    if (box == NULL || k->spawner < 0) {
+        failed(z, "all boxes are in use");
+        return;
+    }
+    box->number = ++k->next_number;
+    box->state = BOX_ZYGOTE;
+    box->is_zygote = 1;
+    box->image = z->image;
+    box->image->users++;
+    table_update(k, box);
+    z->next_slot = box->slot;
+    z->patience_ns = after_ms(PATIENCE_MS);
+    int r = begin(k, box, &err);
+    table_update(k, box);
+    if (r < 0) {
+        z->next_slot = 0;
+        failed(z, err.msg);
+        end_begin(k, box);
+    }
+}
+
+void zygote_spawned(struct keeper *k, struct box *box, int pidfd)
+{
+    const struct zygote_plain go = {
+        .head = {.version = WIRE_VERSION, .type = ZYGOTE_READY}
+    };
+    struct err err = {0};
+    box->pidfd = pidfd;
+    table_update(k, box);
+    int r = keeper_watch(k, pidfd, EVENT_END, box->slot);
+    pid_t pid = pidfd_child(pidfd);
+    if (r == 0 && pid > 0 && box->state == BOX_ZYGOTE)
+        r = cgroups_join(k->cgroups, keeper_host_slot(k, box->slot), pid, &err);
+    if (r == 0)
+        r = wire_send(box->guest, &go, sizeof go, NULL, 0, NULL, 0);
+    if (r < 0 || pid < 0 || box->state != BOX_ZYGOTE)
+        end_begin(k, box);
+}
+
+// --- planting
+
+static void plant_done(struct keeper *k, struct plant *p, const struct err *err)
+{
+    if (p->request != 0 && err != NULL)
+        reply_error(k, p->request, err);
+    else if (p->request != 0)
+        reply_ok(k, p->request);
+    fd_close(p->seat);
+    *p = (struct plant){.seat = -1};
+}
+
+// Its plants come to nothing with it.
+static void lose_plants(struct keeper *k, uint32_t slot)
+{
+    struct err err = {0};
+    (void)err_set(&err, ERR_UNAVAILABLE, "the zygote has ended");
+    for (unsigned i = 0; i < PLANTS_MAX; i++) {
+        if (k->plants[i].id != 0 && k->plants[i].zygote == slot)
+            plant_done(k, &k->plants[i], &err);
+    }
+}
+
+static int open_namespaces(const struct box *box, int ret[6])
+{
+    static const char *const names[6] = {"pid", "mnt", "net", "ipc", "uts", "cgroup"};
+    pid_t pid = pidfd_child(box->pidfd);
+    for (int i = 0; i < 6; i++) {
+        char path[48];
+        (void)snprintf(path, sizeof path, "/proc/%d/ns/%s", pid, names[i]);
+        ret[i] = pid > 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+        if (ret[i] < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int send_plant(struct keeper *k, const struct box *box, const struct zygote *z,
+                      const struct keeper_plant *msg, struct plant *p)
+{
+    const struct zygote_plant ask = {
+        .head = {.version = WIRE_VERSION, .type = ZYGOTE_PLANT, .id = p->id},
+        .uid = msg->uid,
+        .gid = msg->gid,
+        .files = msg->files,
+    };
+    int fds[ZYGOTE_PLANT_FDS] = {-1, -1, -1, -1, -1, -1, box->userns, -1}, ends[2];
+    int r = wire_pair(ends);
+    if (r < 0)
+        return r;
+    p->seat = ends[0];
+    fds[ZYGOTE_PLANT_FDS - 1] = ends[1];
+    r = open_namespaces(box, fds) < 0 ? -ESRCH : 0;
+    if (r == 0)
+        r = wire_send(k->boxes[z->slot].guest, &ask, sizeof ask, NULL, 0, fds, ZYGOTE_PLANT_FDS);
+    for (int i = 0; i < 6; i++)
+        fd_close(fds[i]);
+    fd_close(ends[1]);
+    return r;
+}
+
+static struct plant *free_plant(struct keeper *k)
+{
+    for (unsigned i = 0; i < PLANTS_MAX; i++) {
+        if (k->plants[i].id == 0)
+            return &k->plants[i];
+    }
+    return NULL;
+}
+
+// The zygote of a box's image; one that is not there yet is begun.
+static struct zygote *ready_one(struct keeper *k, const struct box *box, struct err *err)
+{
+    struct zygote *z = find(k, box->image);
+    if (z == NULL && is_on(k) && box->image != NULL)
+        z = zygote_want(k, box->image);
+    if (z == NULL || z->slot == 0 || box->foreign) {
+        (void)err_set(err, ERR_UNAVAILABLE, "there is no zygote for this box");
+        return NULL;
+    }
+    return z;
+}
+
+void zygote_plant(struct keeper *k, struct box *box, const struct keeper_plant *msg)
+{
+    struct err err = {0};
+    struct zygote *z = ready_one(k, box, &err);
+    struct plant *p = z != NULL ? free_plant(k) : NULL;
+    if (z != NULL && p == NULL)
+        (void)err_set(&err, ERR_UNAVAILABLE, "the zygote has too much to do");
+    if (p == NULL) {
+        reply_error(k, msg->head.id, &err);
+        return;
+    }
+    z->used_ns = clock_ns();
+    *p = (struct plant){
+        .id = ++k->next_plant != 0 ? k->next_plant : ++k->next_plant,
+        .request = msg->head.id,
+        .exec = msg->exec,
+        .box = box->number,
+        .zygote = z->slot,
+        .seat = -1,
+    };
+    int r = send_plant(k, box, z, msg, p);
+    if (r < 0) {
+        (void)err_sys(&err, -r, "ask the zygote");
+        plant_done(k, p, &err);
+    }
+}
+
+static long status_number(const char *text, const char *name)
+{
+    const char *line = strstr(text, name);
+    return line != NULL ? strtol(line + strlen(name), NULL, 10) : -1;
+}
+
+// The zygote runs an image's code and is not believed: what it hands us must be a child of the
+// box's PID 1, and so a process of that box. Its pid on the host, or -1.
+static pid_t check_fork(const struct box *box, int pidfd)
+{
+    char path[48], text[4096];
+    pid_t guest = pidfd_child(box->pidfd), pid = pidfd_pid(pidfd);
+    struct pollfd ended = {.fd = pidfd, .events = POLLIN};
+    (void)snprintf(path, sizeof path, "/proc/%d/status", pid);
+    if (guest <= 0 || pid <= 0 || fd_read_file(AT_FDCWD, path, text, sizeof text) < 0 ||
+        status_number(text, "\nPPid:") != guest)
+        return -1;
+    return poll(&ended, 1, 0) == 0 ? pid : -1; // so that it was that process we looked at
+}
+
+static void planted(struct keeper *k, struct plant *p, const struct zygote_planted *msg, int pidfd)
+{
+    struct err err = {0};
+    struct box *box = table_find(k, p->box);
+    struct guest_adopt adopt = {
+        .head = {.version = WIRE_VERSION, .type = GUEST_ADOPT, .id = p->exec},
+        .pid = msg->pid,
+    };
+    if (box == NULL || (box->state != BOX_READY && box->state != BOX_LIVE)) {
+        (void)err_set(&err, ERR_NOT_FOUND, "no such box");
+        plant_done(k, p, &err);
+        return;
+    }
+    pid_t pid = check_fork(box, pidfd);
+    int r = pid > 0 ? cgroups_join(k->cgroups, keeper_host_slot(k, box->slot), pid, &err)
+                    : err_set(&err, ERR_INTERNAL, "the zygote's fork is not in its box");
+    if (r == 0 && (r = wire_send(box->guest, &adopt, sizeof adopt, NULL, 0, &p->seat, 1)) < 0)
+        (void)err_sys(&err, -r, "tell a box of a fork");
+    plant_done(k, p, r < 0 ? &err : NULL);
+}
+
+// --- hearing from it
+
+static struct plant *find_plant(struct keeper *k, uint32_t id, uint32_t slot)
+{
+    for (unsigned i = 0; i < PLANTS_MAX && id != 0; i++) {
+        if (k->plants[i].id == id && k->plants[i].zygote == slot)
+            return &k->plants[i];
+    }
+    return NULL;
+}
+
+static void retire(struct keeper *k, uint32_t slot)
+{
+    if (slot == 0)
+        return;
+    lose_plants(k, slot);
+    end_begin(k, &k->boxes[slot]);
+}
+
+static void became_ready(struct keeper *k, struct zygote *z)
+{
+    uint32_t old = z->slot;
+    z->slot = z->next_slot;
+    z->next_slot = 0;
+    z->failures = 0;
+    z->patience_ns = 0;
+    z->due_ns = after_ms(k->config.zygote_renew_ms);
+    retire(k, old);
+}
+
+void zygote_event(struct keeper *k, struct box *box)
+{
+    union {
+        struct wire_head head;
+        struct zygote_planted planted;
+        struct zygote_failed failed;
+    } msg;
+    struct wire_fds fds;
+    struct err err = {0};
+    ssize_t n = wire_recv(box->guest, &msg, sizeof msg, &fds, MSG_DONTWAIT);
+    if (n == -EAGAIN || n == -EINTR)
+        return;
+    if (n <= 0) { // or what is no message: its end tells the rest
+        (void)epoll_ctl(k->epoll, EPOLL_CTL_DEL, box->guest, NULL);
+        end_begin(k, box);
+        return;
+    }
+    struct zygote *z = find_slot(k, box->slot);
+    struct plant *p = find_plant(k, msg.head.id, box->slot);
+    if (msg.head.type == ZYGOTE_READY && z != NULL && z->next_slot == box->slot) {
+        became_ready(k, z);
+    } else if (msg.head.type == ZYGOTE_PLANTED && n == sizeof msg.planted && fds.n == 1 &&
+               p != NULL) {
+        planted(k, p, &msg.planted, fds.fd[0]);
+    } else if (msg.head.type == ZYGOTE_FAILED && n == sizeof msg.failed && p != NULL) {
+        msg.failed.step[sizeof msg.failed.step - 1] = '\0';
+        (void)err_sys(&err, msg.failed.sys_errno, "fork into a box: %s", msg.failed.step);
+        plant_done(k, p, &err);
+    }
+    if (msg.head.type == ZYGOTE_FAILED && n == sizeof msg.failed && msg.head.id == 0 && z != NULL)
+        (void)snprintf(z->why, sizeof z->why, "%.*s", (int)sizeof msg.failed.step - 1,
+                       msg.failed.step);
+    wire_fds_close(&fds);
+}
+
+void zygote_gone(struct keeper *k, uint32_t slot)
+{
+    struct zygote *z = slot != 0 ? find_slot(k, slot) : NULL;
+    lose_plants(k, slot);
+    if (z == NULL)
+        return;
+    if (z->slot == slot)
+        z->slot = 0;
+    if (z->next_slot == slot)
+        z->next_slot = 0;
+    if (z->image != NULL && is_on(k))
+        failed(z, z->why[0] != '\0' ? z->why : "it has ended");
+}
+
+// --- which there are
+
+struct zygote *zygote_want(struct keeper *k, struct keeper_image *image)
+{
+    struct zygote *z = NULL, *oldest = NULL;
+    for (unsigned i = 0; i < ZYGOTES_MAX; i++) {
+        struct zygote *one = &k->zygotes[i];
+        if (one->image == NULL)
+            z = one;
+        else if (!one->is_pools && one->next_slot == 0 &&
+                 (oldest == NULL || one->used_ns < oldest->used_ns))
+            oldest = one;
+    }
+    if (z == NULL && oldest != NULL) {
+        zygote_forget(k, oldest);
+        z = oldest;
+    }
+    if (z == NULL)
+        return NULL;
+    *z = (struct zygote){.image = image, .used_ns = clock_ns()};
+    image->users++;
+    start(k, z);
+    return z;
+}
+
+void zygote_forget(struct keeper *k, struct zygote *z)
+{
+    uint32_t slots[2] = {z->slot, z->next_slot};
+    z->image->users--;
+    *z = (struct zygote){0};
+    retire(k, slots[0]);
+    retire(k, slots[1]);
+}
+
+static int is_idle(const struct zygote *z)
+{
+    return !z->is_pools && clock_ns() - z->used_ns > IDLE_MS * NS_PER_MS;
+}
+
+static int has_no_pools(const struct keeper *k)
+{
+    for (unsigned i = 0; i < ZYGOTES_MAX; i++) {
+        if (k->zygotes[i].is_pools)
+            return 0;
+    }
+    return k->config.pool_ready > 0;
+}
+
+// In nanoseconds of the clock when it wants something, 0 for never.
+static int64_t due(const struct zygote *z)
+{
+    if (z->image == NULL)
+        return 0;
+    return z->next_slot != 0 ? z->patience_ns : z->due_ns;
+}
+
+int zygote_wait(const struct keeper *k)
+{
+    int64_t soonest = 0;
+    if (!is_on(k))
+        return -1;
+    if (has_no_pools(k) && k->table.n[COUNT_READY] > 0) // the pool first
+        return 0;
+    for (unsigned i = 0; i < ZYGOTES_MAX; i++) {
+        int64_t when = due(&k->zygotes[i]);
+        if (when != 0 && (soonest == 0 || when < soonest))
+            soonest = when;
+    }
+    if (soonest == 0)
+        return -1;
+    int64_t ms = (soonest - clock_ns() + NS_PER_MS - 1) / NS_PER_MS;
+    return ms <= 0 ? 0 : ms > 60000 ? 60000 : (int)ms;
+}
+
+static void begin_pools(struct keeper *k)
+{
+    struct err err = {0};
+    struct keeper_image *image = build_image(k, IMAGE_HOST, &err);
+    struct zygote *z = image != NULL ? zygote_want(k, image) : NULL;
+    if (z != NULL)
+        z->is_pools = 1;
+    else
+        k->zygotes_off = 1; // whoever claims a box hears what is wrong with the image
+}
+
+void zygote_work(struct keeper *k)
+{
+    if (has_no_pools(k) && k->table.n[COUNT_READY] > 0) {
+        begin_pools(k);
+        return;
+    }
+    for (unsigned i = 0; i < ZYGOTES_MAX; i++) {
+        struct zygote *z = &k->zygotes[i];
+        int64_t when = due(z);
+        if (when == 0 || clock_ns() < when)
+            continue;
+        if (z->next_slot != 0)
+            end_begin(k, &k->boxes[z->next_slot]); // it takes too long; its end is heard
+        else if (is_idle(z))
+            zygote_forget(k, z);
+        else
+            start(k, z);
+        return;
+    }
+}
