@@ -281,6 +281,7 @@ void zygote_work(struct keeper *k);
 int net_open(const struct box *box, int listener, struct err *err);
 
 // pool.c
+const char *pool_image(const struct keeper *k); // of boxes that are made ahead
 struct box *pool_take_blank(struct keeper *k);
 // A box for the pool could not be made: no other is tried for a while.
 void pool_rest(struct keeper *k);

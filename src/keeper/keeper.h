@@ -13,7 +13,8 @@ struct keeper_config {
     const char *data;        // data directory, NULL for the default
     uint32_t boxes;          // at most, at once
     int once;                // there will be one box ever: let go early of what makes more
-    uint32_t pool_ready;     // boxes kept ready with a root of image `host` and a blank disk
+    const char *image;       // of boxes that are made ahead; NULL: "host"
+    uint32_t pool_ready;     // boxes kept ready with a root of that image and a blank disk
     uint32_t pool_blank;     // boxes kept ready without a root
     const char *preload;     // modules that zygotes load, by commas; NULL: there are no zygotes
     int64_t zygote_renew_ms; // how old they get

@@ -87,11 +87,16 @@ void pool_rest(struct keeper *k)
     k->pool_rests_until_ns = clock_ns() + REST_MS * NS_PER_MS;
 }
 
-// What makes a pooled box one that is ready: a root of the image `host`, and a disk.
+const char *pool_image(const struct keeper *k)
+{
+    return k->config.image != NULL ? k->config.image : IMAGE_HOST;
+}
+
+// What makes a pooled box one that is ready: a root of the pool's image, and a disk.
 static int describe_ready(struct keeper *k, struct box *box)
 {
     struct err err = {0};
-    box->image = build_image(k, IMAGE_HOST, &err);
+    box->image = build_image(k, pool_image(k), &err);
     if (box->image == NULL) { // told to whoever claims one and fails the same way
         k->config.pool_ready = 0;
         return -1;

@@ -486,8 +486,10 @@ int zygote_wait(const struct keeper *k)
 static void begin_pools(struct keeper *k)
 {
     struct err err = {0};
-    struct keeper_image *image = build_image(k, IMAGE_HOST, &err);
-    struct zygote *z = image != NULL ? zygote_want(k, image) : NULL;
+    struct keeper_image *image = build_image(k, pool_image(k), &err);
+    struct zygote *z = image != NULL ? find(k, image) : NULL; // a box may have asked before
+    if (z == NULL && image != NULL)
+        z = zygote_want(k, image);
     if (z != NULL)
         z->is_pools = 1;
     else

@@ -148,12 +148,15 @@ static void keep_caps(void)
 // its own.
 static void become_user(uint32_t slot)
 {
-    const struct rlimit files = {.rlim_cur = FILES, .rlim_max = FILES};
+    struct rlimit files; // the upper limit is for its forks
     const struct rlimit none = {.rlim_cur = 1, .rlim_max = 1};
     uint32_t id = slot * SLOT_IDS;
     (void)syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL);
     (void)setsid();
     bound_caps();
+    if (getrlimit(RLIMIT_NOFILE, &files) < 0)
+        give_up();
+    files.rlim_cur = FILES;
     if (setrlimit(RLIMIT_NOFILE, &files) < 0 || setrlimit(RLIMIT_CORE, &none) < 0 ||
         prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) < 0 || syscall(SYS_setgroups, 0, NULL) < 0 ||
         syscall(SYS_setresgid, id, id, id) < 0 || syscall(SYS_setresuid, id, id, id) < 0)
