@@ -31,7 +31,7 @@ INSTRUCTION = 8  # bytes of one of the filter
 CLONE_VM, CLONE_FILES, CLONE_VFORK = 0x100, 0x400, 0x4000
 NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET = (
     0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000)
-PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP = 4, 24, 38, 22
+PR_SET_DUMPABLE, PR_SET_NAME, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 4, 15, 22, 24, 38
 SECCOMP_MODE_FILTER = 2
 CAP_LAST = 63
 CAP_VERSION_3 = 0x20080522
@@ -270,6 +270,7 @@ def become_ready(sock):
 
     setup = read_setup()
     prctl("dumpable", PR_SET_DUMPABLE, 0)
+    libc.prctl(PR_SET_NAME, b"python3", 0, 0, 0)
     preload(setup["preload"])
     main.prepare()
     planter = Planter(setup)

@@ -46,24 +46,43 @@ struct kernel_source kernel_typescript_tool(void)
     " b.append(os.read(60,n) or os._exit(1));n-=len(b[-1])\n"                                      \
     "exec(compile(b''.join(b),'<cay>','exec'),{'__name__':'cay_boot'})"
 
+// In a block: its names are not those of the cells.
 #define BOOT_NODE                                                                                  \
-    "const fs=require('fs');"                                                                      \
+    "{const fs=require('fs');"                                                                     \
     "const get=n=>{const b=Buffer.alloc(n);let k=0;"                                               \
     "while(k<n){const r=fs.readSync(60,b,k,n-k);if(!r)process.exit(1);k+=r}return b};"             \
     "let h='';while(!h.endsWith('\\n'))h+=get(1).toString('latin1');"                              \
     "const src=get(+h.split(' ')[2]).toString();"                                                  \
-    "new (require('module'))('cay-kernel')._compile(src,'/cay/kernel.js')"
+    "new (require('module'))('cay-kernel')._compile(src,'/cay/kernel.js')}"
+
+// The source is in a variable: everybody in the box reads command lines.
+#define RUN_NODE                                                                                   \
+    "{const src=process.env.CAY_KERNEL;delete process.env.CAY_KERNEL;"                             \
+    "new (require('module'))('cay-kernel')._compile(src,'/cay/kernel.js')}"
 
 #define BOOT_SHELL                                                                                 \
-    "IFS=' ' read -r _ _ n <&60 && LC_ALL=C read -r -N \"$n\" src <&60 && eval \"$src\""
+    "IFS=' ' read -r _ _ n <&60 && LC_ALL=C read -r -N \"$n\" src <&60 && eval \"$src\" && "       \
+    "eval \"$__cay_loop\""
 
 const char *const *kernel_argv(enum kernel_kind kind)
 {
-    static const char *const argv[KERNEL_KIND_MAX][KERNEL_ARGV_MAX] = {
-        [KERNEL_PYTHON] = {"python3", "-I", "-c", BOOT_PYTHON, NULL},
-        [KERNEL_NODE] = {"node", "-e", BOOT_NODE, NULL},
-        [KERNEL_BASH] = {"bash", "--norc", "--noprofile", "-c", BOOT_SHELL, NULL},
-        [KERNEL_ONCE] = {"bash", "--norc", "--noprofile", "-c", BOOT_SHELL, NULL},
+    static const char *const python[] = {"python3", "-I", "-c", BOOT_PYTHON, NULL};
+    // The flag: an interrupt may end a callback, after which Node would find its books wrong.
+    static const char *const node[] = {"node", "--no-force-async-hooks-checks", "-e", BOOT_NODE,
+                                       NULL};
+    static const char *const shell[] = {"bash", "--norc", "--noprofile", "-c", BOOT_SHELL, NULL};
+    static const char *const *const argv[KERNEL_KIND_MAX] = {
+        [KERNEL_PYTHON] = python,
+        [KERNEL_NODE] = node,
+        [KERNEL_BASH] = shell,
+        [KERNEL_ONCE] = shell,
     };
     return kind < KERNEL_KIND_MAX ? argv[kind] : NULL;
+}
+
+const char *const *kernel_parked_node(void)
+{
+    static const char *const argv[] = {"node", "--no-force-async-hooks-checks", "-e", RUN_NODE,
+                                       NULL};
+    return argv;
 }

@@ -28,3 +28,6 @@ enum { KERNEL_ARGV_MAX = 8 };
 // The command line that starts a kernel of this kind the ordinary way, ends with NULL. It reads its
 // source from control in.
 const char *const *kernel_argv(enum kernel_kind kind);
+// A Node that is to wait in a box before anybody asks: it finds its source in the variable
+// CAY_KERNEL, so that nothing has to be sent.
+const char *const *kernel_parked_node(void);

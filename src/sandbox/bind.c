@@ -2,6 +2,7 @@
 // Giving a sandbox a box: one that is ready, of which the keeper is only told, or one that is
 // claimed with its disk. And the beginning of a sandbox, which is one row written with its first
 // box.
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,12 +10,15 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "box/limits.h"
+#include "sandbox/language.h"
+#include "sandbox/context.h"
 #include "sandbox/sandbox-internal.h"
 #include "sandbox/session.h"
 
-static void attach(struct sandbox *s, uint64_t number, struct guest_peer guest)
+static void attach(struct sandbox *s, uint64_t number, struct guest_peer guest, unsigned parked)
 {
     s->box = box_link_new(s, number, guest);
+    *box_link_parked(s->box) = parked;
     s->row.box = (int64_t)number;
     s->row.run = (int64_t)s->fleet->welcome.run;
     s->row.status = SANDBOX_RUNNING;
@@ -34,6 +38,7 @@ void bind_detach(struct sandbox *s)
     s->row.box = 0;
     s->row.status = SANDBOX_SLEEPING;
     sessions_forget(s);
+    contexts_forget(s);
 }
 
 uint64_t bind_disk(const struct sandbox *s)
@@ -45,7 +50,7 @@ static bool suits_pool(const struct sandbox *s)
 {
     // A disk in memory keeps the size that it was made with.
     bool fits = s->fleet->welcome.has_volume || (uint64_t)s->row.disk == limits_default().disk;
-    return fits && s->fleet->n_ready > 0 && strcmp(s->row.image, "host") == 0 &&
+    return fits && s->fleet->n_ready > 0 && strcmp(s->row.image, s->fleet->config.image) == 0 &&
            (s->row.boxes == 0 || s->row.ephemeral);
 }
 
@@ -129,7 +134,8 @@ static void on_claimed(void *data, const struct keeper_event *ev, const struct e
 {
     struct sandbox *s = data;
     if (ev != NULL)
-        attach(s, ev->msg.box.box, (struct guest_peer){.sock = ev->guest, .version = WIRE_VERSION});
+        attach(s, ev->msg.box.box, (struct guest_peer){.sock = ev->guest, .version = WIRE_VERSION},
+               0);
     on_bound(s, err);
     sandbox_unref(s);
 }
@@ -212,12 +218,27 @@ static void take_late(struct sandbox *s)
     keeper_take(s->fleet, late->box, &limits, bind_disk(s), on_late_taken, late);
 }
 
+// The kernels that its settings say it will want.
+static unsigned wanted_kernels(const struct sandbox *s)
+{
+    unsigned wanted = 0;
+    for (unsigned i = 0; s->row.languages != NULL && i < n_languages; i++) {
+        char quoted[32];
+        (void)snprintf(quoted, sizeof quoted, "\"%s\"", languages[i].name);
+        if (strstr(s->row.languages, quoted) != NULL)
+            wanted |= 1u << languages[i].kernel;
+    }
+    return wanted;
+}
+
 static void take_box(struct sandbox *s)
 {
     struct ready_box box;
     struct box_limits limits = lifecycle_limits(s);
+    parking_choose(s->fleet, wanted_kernels(s));
     (void)fleet_take_ready(s->fleet, &box);
-    attach(s, box.number, (struct guest_peer){.sock = box.guest, .version = WIRE_VERSION});
+    attach(s, box.number, (struct guest_peer){.sock = box.guest, .version = WIRE_VERSION},
+           box.parked);
     if (has_default_limits(s)) {
         take_late(s);
         on_bound(s, NULL);
@@ -265,6 +286,7 @@ int bind_create_ready(struct sandbox *s, struct err *err)
         return 0;
     if (admit(s, err) < 0)
         return -1;
+    parking_choose(s->fleet, wanted_kernels(s));
     const struct ready_box *next = &s->fleet->ready[s->fleet->n_ready - 1];
     s->row.box = (int64_t)next->number;
     s->row.run = (int64_t)s->fleet->welcome.run;
@@ -279,7 +301,8 @@ int bind_create_ready(struct sandbox *s, struct err *err)
     struct ready_box box;
     (void)fleet_take_ready(s->fleet, &box);
     lifecycle_count_running(s, 1);
-    attach(s, box.number, (struct guest_peer){.sock = box.guest, .version = WIRE_VERSION});
+    attach(s, box.number, (struct guest_peer){.sock = box.guest, .version = WIRE_VERSION},
+           box.parked);
     lifecycle_move(s, CHANGE_BOUND);
     s->created_now = false;
     return 1;
@@ -307,7 +330,7 @@ void bind_abandon(struct sandbox *s)
 
 void bind_adopt(struct sandbox *s, uint64_t box, struct guest_peer guest)
 {
-    attach(s, box, guest);
+    attach(s, box, guest, 0);
     lifecycle_count_running(s, 1);
     lifecycle_move(s, CHANGE_BOUND);
 }

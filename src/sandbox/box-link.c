@@ -18,6 +18,7 @@ struct box_link {
     struct job *jobs;
     struct reach_wait *waits;
     uint32_t next_id;
+    unsigned parked;
     bool listing;     // GUEST_LIST was sent: what comes before its answer is for a dead daemon
     bool listed;      // and its answer came
     uint32_t to_come; // GUEST_STARTED messages of it
@@ -39,6 +40,11 @@ struct sandbox *box_link_sandbox(const struct box_link *box)
     return box->s;
 }
 
+unsigned *box_link_parked(struct box_link *box)
+{
+    return &box->parked;
+}
+
 struct reach_wait **box_link_waits(struct box_link *box)
 {
     return &box->waits;
@@ -56,7 +62,7 @@ void box_link_add(struct box_link *box, struct job *job)
 {
     job->next = box->jobs;
     box->jobs = job;
-    if (job->id > box->next_id)
+    if (job->id > box->next_id && job->id < PARKED_FIRST)
         box->next_id = job->id;
 }
 
@@ -123,6 +129,8 @@ static void on_started(struct box_link *box, struct guest_event *ev)
             job = job_new_listed(box, ev);
     } else if (job != NULL && job->state == JOB_ASKED) {
         job_on_started(job, ev);
+    } else if (job == NULL && ev->msg.head.id >= PARKED_FIRST) {
+        job_park(job_new_listed(box, ev));
     }
     fd_close(ev->out); // what nobody took
     fd_close(ev->err);
@@ -147,6 +155,8 @@ void box_link_exited(struct box_link *box, const struct guest_exited *msg)
 static void on_failed(struct box_link *box, const struct guest_failed *msg)
 {
     struct job *job = box_link_find(box, msg->head.id);
+    if (job == NULL && msg->head.id >= PARKED_FIRST)
+        box->parked &= ~(1u << (msg->head.id - PARKED_FIRST) % 32);
     if (job == NULL || job->state != JOB_ASKED)
         return;
     job_on_failed(job, msg);
@@ -195,6 +205,8 @@ static void on_message(struct box_link *box, struct guest_event *ev)
     case GUEST_DIAL:
     case GUEST_LISTEN:
     case GUEST_HOLD:
+    case GUEST_ADOPT:
+    case GUEST_SEATED:
     case GUEST_TYPE_MAX:
         return;
     }

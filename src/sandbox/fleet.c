@@ -8,6 +8,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "box/limits.h"
+#include "sandbox/context.h"
 #include "sandbox/exec.h"
 #include "sandbox/process.h"
 #include "sandbox/sandbox-internal.h"
@@ -86,6 +87,7 @@ void fleet_ready_box(struct fleet *fleet, uint64_t number, int guest)
         return;
     }
     fleet->ready[fleet->n_ready++] = (struct ready_box){.number = number, .guest = guest};
+    parking_ready(fleet);
 }
 
 int fleet_take_ready(struct fleet *fleet, struct ready_box *ret)
@@ -132,12 +134,18 @@ void fleet_unbind(struct fleet *fleet, struct box_link *box)
     free(map_del(&fleet->boxes, key));
 }
 
-static struct sandbox *by_box(struct fleet *fleet, uint64_t number)
+struct box_link *fleet_box(struct fleet *fleet, uint64_t number)
 {
     char key[24];
     (void)snprintf(key, sizeof key, "%llu", (unsigned long long)number);
     struct bound *b = map_get(&fleet->boxes, key);
-    return b != NULL ? box_link_sandbox(b->box) : NULL;
+    return b != NULL ? b->box : NULL;
+}
+
+static struct sandbox *by_box(struct fleet *fleet, uint64_t number)
+{
+    struct box_link *box = fleet_box(fleet, number);
+    return box != NULL ? box_link_sandbox(box) : NULL;
 }
 
 void fleet_box_ended(struct fleet *fleet, const struct keeper_ended *msg)
@@ -174,6 +182,7 @@ static void sandbox_free(struct sandbox *s)
     waiters_free(s->destroyers);
     processes_forget(s);
     sessions_forget(s);
+    contexts_forget(s);
     sandbox_row_done(&s->row);
     exec_env_free(s->env);
     free(s->key);
@@ -399,6 +408,8 @@ int fleet_open(const struct fleet_config *config, void (*ready)(void *data),
     if (fleet == NULL)
         abort();
     fleet->config = *config;
+    if (config->image == NULL)
+        fleet->config.image = "host";
     fleet->ready_fn = ready;
     fleet->lost_fn = lost;
     fleet->data = data;
@@ -406,6 +417,7 @@ int fleet_open(const struct fleet_config *config, void (*ready)(void *data),
         free(fleet);
         return -1;
     }
+    parking_open(fleet);
     fleet->ticker = calloc(1, sizeof *fleet->ticker);
     if (fleet->ticker == NULL)
         abort();
@@ -467,5 +479,6 @@ void fleet_free(struct fleet *fleet)
     map_done(&fleet->sandboxes);
     map_done(&fleet->boxes);
     keeper_link_close(fleet);
+    parking_close(fleet);
     free(fleet);
 }

@@ -189,6 +189,28 @@ void job_on_started(struct job *job, struct guest_event *ev)
         job_free(job);
 }
 
+struct job *job_new_asked(struct sandbox *s, uint32_t id, const struct job_events *events,
+                          void *data)
+{
+    struct job *job = job_new(s->box, events, data);
+    job->id = id;
+    box_link_add(s->box, job);
+    return job;
+}
+
+void job_park(struct job *job)
+{
+    job->listed = false;
+    job->is_parked = true;
+}
+
+void job_own(struct job *job, const struct job_events *events, void *data)
+{
+    job->is_parked = false;
+    job->events = events;
+    job->data = data;
+}
+
 // --- ending
 
 static void job_delete(struct job *job)
@@ -200,16 +222,21 @@ static void job_delete(struct job *job)
     free(job);
 }
 
+void job_on_refused(struct job *job, const struct err *err)
+{
+    job->state = JOB_ENDED;
+    timer_stop(job);
+    if (job->events != NULL)
+        job->events->failed(job->data, err);
+    else
+        job_delete(job);
+}
+
 void job_on_failed(struct job *job, const struct guest_failed *msg)
 {
     struct err err = {0};
-    job->state = JOB_ENDED;
-    timer_stop(job);
     (void)guest_failed_take(msg, job->program, job->cwd, &err);
-    if (job->events != NULL)
-        job->events->failed(job->data, &err);
-    else
-        job_delete(job);
+    job_on_refused(job, &err);
 }
 
 static enum end_reason reason_of(const struct job *job, const struct guest_exited *msg)

@@ -6,6 +6,8 @@
 
 #include "base/fd.h"
 #include "base/log.h"
+#include "sandbox/exec.h"
+#include "sandbox/kernel.h"
 #include "sandbox/sandbox-internal.h"
 
 enum { WINDOW = 96, BUCKETS = 64 };
@@ -24,6 +26,7 @@ struct asked {
             struct box_limits limits;
             int fd; // KEEPER_NETWORK: ours, closed once it is sent
         } box;
+        struct plant_spec plant;
     } u;
     keeper_fn fn;
     void *data;
@@ -63,6 +66,8 @@ static int send_one(struct keeper_link *k, const struct asked *a, struct err *er
         auto_fd fd = a->u.box.fd;
         return keeper_send_network(k->sock, a->id, a->u.box.box, fd, err);
     }
+    case KEEPER_PLANT:
+        return keeper_send_plant(k->sock, a->id, &a->u.plant, err);
     case KEEPER_STATUS:
     case KEEPER_SERVING:
     case KEEPER_CLAIMED:
@@ -186,6 +191,14 @@ void keeper_usage(struct fleet *fleet, uint64_t box, keeper_fn fn, void *data)
     submit_box(fleet, KEEPER_USAGE, box, NULL, 0, fn, data);
 }
 
+void keeper_plant(struct fleet *fleet, uint64_t box, uint32_t id, keeper_fn fn, void *data)
+{
+    struct asked *a = asked_new(fleet, KEEPER_PLANT, fn, data);
+    a->u.plant = (struct plant_spec){
+        .box = box, .exec = id, .uid = KERNEL_UID, .gid = KERNEL_GID, .files = EXEC_FILES};
+    submit(fleet, a);
+}
+
 void keeper_network(struct fleet *fleet, uint64_t box, int listener, keeper_fn fn, void *data)
 {
     struct asked *a = asked_new(fleet, KEEPER_NETWORK, fn, data);
@@ -262,6 +275,7 @@ static void on_event(struct keeper_link *k, struct keeper_event *ev)
     case KEEPER_DISK_DROP:
     case KEEPER_DISK_LIST:
     case KEEPER_NETWORK:
+    case KEEPER_PLANT:
     case KEEPER_USAGE:
     case KEEPER_SERVING:
     case KEEPER_CLAIMED:

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sandbox/kernel.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "sandbox/exec.h"
 #include "sandbox/sandbox-internal.h"
 
-static int start_ordinary(struct sandbox *s, enum kernel_kind kind,
-                          const struct job_events *events, void *data, struct kernel_begun *ret,
-                          struct err *err)
+// --- a program of its own
+
+static int start_ordinary(struct sandbox *s, enum kernel_kind kind, const struct job_events *events,
+                          void *data, struct kernel_begun *ret, struct err *err)
 {
     char **env = exec_env(s, NULL, KERNEL_UID, err);
     if (env == NULL)
@@ -20,20 +24,102 @@ static int start_ordinary(struct sandbox *s, enum kernel_kind kind,
         .files = EXEC_FILES,
         .flags = GUEST_EXEC_CONTROL,
     };
+    *ret = (struct kernel_begun){.wants_boot = true, .is_ordinary = true};
     ret->job = job_start(s, &spec, 0, events, data, err);
     exec_env_free(env);
     return ret->job != NULL ? 0 : -1;
 }
 
+// --- one that was parked
+
+// Variables that decide how an interpreter starts, and not only what it finds later.
+static bool wants_own_start(const struct sandbox *s, enum kernel_kind kind)
+{
+    for (char **var = s->env; var != NULL && *var != NULL; var++) {
+        if (kind == KERNEL_NODE && strncmp(*var, "NODE_", 5) == 0)
+            return true;
+    }
+    return kind == KERNEL_PYTHON && !s->row.shared_zygote;
+}
+
+static bool take_parked(struct sandbox *s, enum kernel_kind kind, const struct job_events *events,
+                        void *data, struct kernel_begun *ret)
+{
+    uint32_t id = PARKED_FIRST + kind;
+    struct job *job = box_link_find(s->box, id);
+    unsigned *parked = box_link_parked(s->box);
+    bool expected = *parked >> kind & 1;
+    *parked &= ~(1u << kind);
+    if (job != NULL && job->is_parked)
+        job_own(job, events, data);
+    else if (job == NULL && expected)
+        job = job_new_asked(s, id, events, data); // on its way
+    else
+        return false;
+    *ret = (struct kernel_begun){.job = job, .is_started = job->state == JOB_RUNNING};
+    return true;
+}
+
+// --- a fork
+
+struct planting {
+    struct fleet *fleet;
+    uint64_t box;
+    uint32_t id;
+};
+
+static void on_planted(void *data, const struct keeper_event *ev, const struct err *err)
+{
+    struct planting *p = data;
+    (void)ev;
+    if (err != NULL)
+        kernel_plant_failed(p->fleet, p->box, p->id, err);
+    free(p);
+}
+
+static void plant(struct sandbox *s, const struct job_events *events, void *data,
+                  struct kernel_begun *ret)
+{
+    struct planting *p = calloc(1, sizeof *p);
+    if (p == NULL)
+        abort();
+    *p = (struct planting){s->fleet, box_link_number(s->box), box_link_next_id(s->box)};
+    *ret = (struct kernel_begun){.job = job_new_asked(s, p->id, events, data)};
+    keeper_plant(s->fleet, p->box, p->id, on_planted, p);
+}
+
+void kernel_plant_failed(struct fleet *fleet, uint64_t number, uint32_t id, const struct err *err)
+{
+    struct box_link *box = fleet_box(fleet, number);
+    struct job *job = box != NULL ? box_link_find(box, id) : NULL;
+    if (job != NULL && job->state == JOB_ASKED)
+        job_on_refused(job, err);
+    else if (box != NULL && id >= PARKED_FIRST)
+        *box_link_parked(box) &= ~(1u << (id - PARKED_FIRST));
+}
+
+// --- the door
+
 int kernel_start(struct sandbox *s, const struct kernel_start *start,
                  const struct job_events *events, void *data, struct kernel_begun *ret,
                  struct err *err)
 {
-    *ret = (struct kernel_begun){.wants_boot = true, .is_ordinary = true};
-    return start_ordinary(s, start->kind, events, data, ret, err);
+    if (s->box == NULL || s->state != STATE_RUNNING)
+        return err_set(err, ERR_UNAVAILABLE, "the sandbox is not running");
+    bool own = start->ordinary || wants_own_start(s, start->kind);
+    if (!own && take_parked(s, start->kind, events, data, ret))
+        return 0;
+    if (own || start->kind != KERNEL_PYTHON)
+        return start_ordinary(s, start->kind, events, data, ret, err);
+    plant(s, events, data, ret);
+    return 0;
 }
 
 void kernels_adopt(struct sandbox *s)
 {
-    (void)s;
+    for (unsigned kind = 0; s->box != NULL && kind < KERNEL_KIND_MAX; kind++) {
+        struct job *job = box_link_find(s->box, PARKED_FIRST + kind);
+        if (job != NULL && job->listed && !job->exited)
+            job_park(job);
+    }
 }

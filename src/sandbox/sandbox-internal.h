@@ -15,6 +15,7 @@ struct box_link;  // the guest's socket, and the jobs behind it
 struct hand_link; // hand-link.c's: the hand's socket, and what was asked of it
 struct processes; // process.c's, made when it needs it, freed by processes_forget
 struct sessions;  // session.c's, freed by sessions_forget
+struct contexts;  // context-keep.c's, freed by contexts_forget
 
 enum sandbox_state {
     STATE_SLEEPING,   // no box
@@ -68,6 +69,7 @@ struct sandbox {
     void (*reach_done)(struct sandbox *s); // while they are being made
     struct processes *processes;
     struct sessions *sessions;
+    struct contexts *contexts;
     struct waiter *wakers, *sleepers, *destroyers;
     uv_timer_t *grace; // while QUIETING
     int64_t quiet_ns;  // since when
@@ -86,6 +88,7 @@ struct tenant { // what a tenant may have and has
 struct ready_box { // handed out by the keeper ahead
     uint64_t number;
     int guest;
+    unsigned parked; // 1 << enum kernel_kind: asked for at least
 };
 
 enum { READY_MAX = 256 };
@@ -100,6 +103,7 @@ struct fleet {
     struct keeper_link *keeper;
     struct ready_box ready[READY_MAX];
     unsigned n_ready;
+    struct parking *parking; // parking.c's
     struct keeper_welcome welcome;
     unsigned running, starting;
     struct fleet_stats counted;
@@ -130,6 +134,7 @@ uint64_t fleet_process_log(const struct fleet *fleet);
 void fleet_ready_box(struct fleet *fleet, uint64_t number, int guest); // takes the socket
 // Takes one out of the pool. 0, or -1 when it is empty.
 int fleet_take_ready(struct fleet *fleet, struct ready_box *ret);
+struct box_link *fleet_box(struct fleet *fleet, uint64_t number); // bound to a sandbox; or NULL
 void fleet_box_ended(struct fleet *fleet, const struct keeper_ended *msg);
 void fleet_box_gone(struct fleet *fleet, uint64_t number);
 void fleet_check_stopped(struct fleet *fleet);
@@ -195,6 +200,8 @@ void keeper_limit(struct fleet *fleet, uint64_t box, const struct box_limits *li
 void keeper_disk_drop(struct fleet *fleet, uint64_t disk, keeper_fn fn, void *data);
 void keeper_disk_list(struct fleet *fleet, uint64_t above, keeper_fn fn, void *data);
 void keeper_usage(struct fleet *fleet, uint64_t box, keeper_fn fn, void *data);
+// A fork of the zygote as exec `id` of the box: its guest tells the rest.
+void keeper_plant(struct fleet *fleet, uint64_t box, uint32_t id, keeper_fn fn, void *data);
 // Takes the descriptor.
 void keeper_network(struct fleet *fleet, uint64_t box, int listener, keeper_fn fn, void *data);
 
@@ -215,6 +222,7 @@ void box_link_lost(struct box_link *box, enum end_reason reason, uint32_t limits
 void box_link_exited(struct box_link *box, const struct guest_exited *msg);
 void box_link_drop_orphans(struct box_link *box); // jobs nobody took over are read and forgotten
 uint32_t box_link_next_id(struct box_link *box);
+unsigned *box_link_parked(struct box_link *box); // 1 << enum kernel_kind: what may be in it
 void box_link_add(struct box_link *box, struct job *job);
 void box_link_remove(struct box_link *box, struct job *job); // job->box is NULL then
 struct job *box_link_find(const struct box_link *box, uint32_t id);
@@ -229,6 +237,7 @@ struct job {
     enum { JOB_ASKED, JOB_RUNNING, JOB_ENDED } state;
     bool killed, timed_out;
     bool keeps_exit; // GUEST_EXEC_KEEP_EXIT
+    bool is_parked;  // nobody's yet, to be had with job_own
     bool listed;     // told by the guest after a restart, not taken over yet
     bool exited;     // with it: how it ended is in `ending`
     struct guest_exited ending;
@@ -245,6 +254,23 @@ void job_on_failed(struct job *job, const struct guest_failed *msg);
 void job_on_exited(struct job *job, const struct guest_exited *msg);
 void job_on_lost(struct job *job, enum end_reason reason, uint32_t limits);
 struct job *job_new_listed(struct box_link *box, struct guest_event *ev);
+// One that somebody else asks for, in a sandbox that runs.
+struct job *job_new_asked(struct sandbox *s, uint32_t id, const struct job_events *events,
+                          void *data);
+void job_on_refused(struct job *job, const struct err *err); // and it will not come
+void job_park(struct job *job);                              // one that has started
+void job_own(struct job *job, const struct job_events *events, void *data);
+
+// --- parking.c: interpreters in boxes that are ready
+
+enum { PARKED_FIRST = 0x70000000 }; // the id of a parked job is this and its kernel_kind
+void parking_open(struct fleet *fleet);
+void parking_close(struct fleet *fleet);
+void parking_ready(struct fleet *fleet); // there is one more box
+// Puts the box that suits best where it is taken next.
+void parking_choose(struct fleet *fleet, unsigned wanted); // 1 << enum kernel_kind
+// kernel.c: what was to be a job will not be one.
+void kernel_plant_failed(struct fleet *fleet, uint64_t number, uint32_t id, const struct err *err);
 
 // --- event.c
 

@@ -60,11 +60,8 @@ static int write_all(int fd, const void *bytes, size_t len)
 static int make_boot(void)
 {
     struct kernel_source source = kernel_source(KERNEL_PYTHON);
-    char head[48];
-    int n = snprintf(head, sizeof head, "boot 0 %zu\n", source.len);
     int fd = memfd_create("boot", MFD_CLOEXEC);
-    if (fd < 0 || write_all(fd, head, (size_t)n) < 0 ||
-        write_all(fd, source.bytes, source.len) < 0 || lseek(fd, 0, SEEK_SET) < 0)
+    if (fd < 0 || write_all(fd, source.bytes, source.len) < 0 || lseek(fd, 0, SEEK_SET) < 0)
         give_up();
     return fd;
 }
@@ -215,12 +212,7 @@ static _Noreturn void exec_python(void)
     const char *path;
     int program = open_python(&path);
     int copy = copy_program(program);
-    const char *argv[KERNEL_ARGV_MAX + 2] = {path};
-    const char *const *from = kernel_argv(KERNEL_PYTHON);
-    unsigned n = 1;
-    for (; from[n] != NULL && n < KERNEL_ARGV_MAX; n++)
-        argv[n] = from[n];
-    argv[n] = "zygote";
+    const char *const argv[] = {path, "-I", "-c", "exec(open(60).read())", "zygote", NULL};
     (void)syscall(SYS_execveat, copy, "", argv, envp, AT_EMPTY_PATH);
     give_up();
 }

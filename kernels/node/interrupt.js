@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// SIGINT ends the cell that runs, whatever it does, and nothing else.
+//
+// Node has one thing that can stop code which does not let go: the watchdog behind the vm module's
+// breakOnSigint. A cell is entered through it (`guarded`), with the microtasks that follow: that
+// stops most of what runs for ever, and costs nothing to set up. Code that is called later, after a real
+// await, is entered by Node itself. So before the first cell waits, a thread is started that has a watchdog of
+// its own: it tells this thread, and if there is no answer stops it by way of the inspector.
+'use strict';
+
+const vm = require('vm');
+
+// The signal stays in the watchdog's hands: started twice, it is never stopped.
+function findWatchdog() {
+  try {
+    const { startSigintWatchdog: start, stopSigintWatchdog: stop } = process.binding('contextify');
+    return { start, stop };
+  } catch {
+    return null;
+  }
+}
+
+const watchdog = findWatchdog();
+const tick = process._tickCallback;
+const THREAD = `
+const vm = require('vm');
+const { parentPort, workerData } = require('worker_threads');
+const { Session } = require('inspector');
+const sleep = new vm.Script('Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0)');
+function stop() {
+  const session = new Session();
+  session.connectToMainThread();
+  session.post('Runtime.terminateExecution', () => {});
+  session.disconnect();
+}
+function interrupted() {
+  const cell = Atomics.load(workerData, 0);
+  if (cell === 0) return;
+  const heard = Atomics.load(workerData, 1);
+  parentPort.postMessage(cell);
+  if (Atomics.wait(workerData, 1, heard, 200) === 'timed-out' && Atomics.load(workerData, 0) === cell) stop();
+}
+parentPort.postMessage(0);
+for (;;) {
+  try {
+    sleep.runInThisContext({ breakOnSigint: true });
+  } catch {
+    interrupted();
+  }
+}`;
+
+const shared = new Int32Array(new SharedArrayBuffer(8)); // the cell that may be stopped; messages heard
+const options = Object.freeze({ breakOnSigint: true, displayErrors: false });
+let thread = null;
+let task = null;
+let outcome = null;
+
+function enter() {
+  const fn = task;
+  task = null;
+  try {
+    outcome = { value: fn() };
+  } catch (error) {
+    outcome = { error };
+  }
+}
+
+Object.defineProperty(globalThis, Symbol.for('cay.enter'), { value: enter });
+const script = new vm.Script("globalThis[Symbol.for('cay.enter')]()", { filename: '/cay/enter.js' });
+const run = script.runInThisContext.bind(script, options);
+
+// Calls fn. {value}, {error}, or null when it was interrupted.
+function guarded(fn) {
+  task = fn;
+  outcome = null;
+  try {
+    run();
+  } catch {
+    return null; // fn's own errors do not come this way
+  }
+  return outcome;
+}
+
+// What has been promised by now, while the watchdog watches.
+function drain() {
+  if (tick !== undefined) tick();
+}
+
+function hadSignal() {
+  if (watchdog === null) return false;
+  watchdog.start();
+  return watchdog.stop();
+}
+
+// A cell begins, and signals that came before are not meant for it. 0: it has ended.
+function arm(cell) {
+  if (cell !== 0) hadSignal();
+  Atomics.store(shared, 0, cell);
+}
+
+function listen(onInterrupt, message) {
+  Atomics.add(shared, 1, 1);
+  Atomics.notify(shared, 1);
+  if (message !== 0) onInterrupt(message);
+  else if (hadSignal()) onInterrupt(Atomics.load(shared, 0)); // it came while the thread was not there
+}
+
+function watch(onInterrupt) {
+  if (thread !== null) return;
+  const { Worker } = require('worker_threads');
+  thread = new Worker(THREAD, {
+    eval: true,
+    workerData: shared,
+    env: {},
+    execArgv: [],
+    stdin: false,
+    resourceLimits: { maxOldGenerationSizeMb: 16, maxYoungGenerationSizeMb: 1 },
+  });
+  thread.on('message', (message) => listen(onInterrupt, message));
+  thread.on('error', () => {});
+  thread.unref();
+}
+
+// Node would give the signal to listeners, and take it from the watchdog for that.
+function keepSignal() {
+  const name = 'newListener';
+  const start = process.listeners(name).find((fn) => fn.name === 'startListeningIfSignal');
+  if (start === undefined) return;
+  process.removeListener(name, start);
+  process.on(name, (type) => type !== 'SIGINT' && start(type));
+}
+
+function install() {
+  if (watchdog === null) {
+    process.on('SIGINT', () => {});
+    return;
+  }
+  watchdog.start();
+  keepSignal();
+}
+
+module.exports = { install, guarded, drain, arm, watch };
