@@ -193,7 +193,7 @@ class Server:
         env.setdefault("ASAN_OPTIONS", "detect_leaks=1")
         log = open(self.log_path, "ab")
         command = [CAY, "serve", "--listen", f"127.0.0.1:{self.port}", "--data", str(self.data)]
-        command += ["--pool", "4", "--boxes", "64", "--volume", "8g", "--log-level", "debug", *self.flags]
+        command += ["--preload", "", "--pool", "4", "--boxes", "64", "--volume", "8g", "--log-level", "debug", *self.flags]
         at = log.tell()
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env)
         log.close()

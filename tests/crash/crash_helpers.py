@@ -148,7 +148,7 @@ class Server:
     """`cay serve` in a data directory. Whoever finds a connect refused writes it down in `refused`."""
 
     POOL, BLANK = 4, 2
-    FLAGS = ["--pool", str(POOL), "--pool-blank", str(BLANK), "--boxes", "200", "--volume", "16g"]
+    FLAGS = ["--preload", "", "--pool", str(POOL), "--pool-blank", str(BLANK), "--boxes", "200", "--volume", "16g"]
 
     def __init__(self, data, program=CAY, flags=(), hosts=None):
         self.data, self.program, self.flags = pathlib.Path(data), program, list(flags)

@@ -49,7 +49,7 @@ class Serve:
         self.data = pathlib.Path(data)
         self.port = free_port()
         self.command = [CAY, "serve", "--data", str(data), "--listen", f"127.0.0.1:{self.port}"]
-        self.command += ["--boxes", "8", "--pool", "1", "--pool-blank", "0", "--volume", "2g", *map(str, flags)]
+        self.command += ["--boxes", "8", "--pool", "1", "--pool-blank", "0", "--preload", "", "--volume", "2g", *map(str, flags)]
         self.env = env
 
     def __enter__(self):
