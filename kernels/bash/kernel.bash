@@ -20,7 +20,7 @@
 #
 # Names: c code, n cell, k count, s status, b busy with a cell, x the end is meant, i interrupted: the options before, u how to undo what
 # the cell had for itself, e variables for the next cell, t l a header, v w what was
-# read, j JSON, m message, o options, f where 60 to 63 are kept.
+# read, j JSON, m message, o options, f where 60 to 63 are kept, d where a new shell reads its state.
 
 __cay_c='' __cay_n=0 __cay_k=0 __cay_s=0 __cay_b='' __cay_x='' __cay_i='' __cay_u='' __cay_e=()
 __cay_t='' __cay_l=0 __cay_j='' __cay_m='' __cay_o='' __cay_v='' __cay_w=() __cay_f=(60 61 62 63)
@@ -150,8 +150,8 @@ __cay_tell_error() {
 }
 
 __cay_done() {
-    __cay_s=$1 __cay_b=''
     builtin trap '' INT
+    __cay_s=$1 __cay_b=''
     __cay_give_back
     [[ $__cay_s == 0 && -z $__cay_i ]] || __cay_tell_error
     __cay_i='' __cay_c=''
@@ -214,33 +214,43 @@ exit() {
     builtin exit "${@:-$__cay_s}"
 }
 
-# All that makes the shell what it is, as commands.
+# All that makes the shell what it is, as commands: functions and aliases, which may have any name, come last.
 __cay_dump() {
+    builtin printf 'exec {__cay_d}<&-\n' # all of this has been read by then
     builtin declare -p
-    builtin declare -f
-    builtin alias -p
     builtin umask -p
-    builtin trap -p
     builtin shopt -p
-    (($# == 0)) || { builtin printf 'builtin set --' && builtin printf ' %q' "$@"; }
+    builtin printf 'set --'
+    (($# == 0)) || builtin printf ' %q' "$@"
     builtin printf '\n'
+    builtin printf '%s\n' "$__cay_m"
     builtin set +o
-    [[ $__cay_o != *P* ]] || builtin printf 'builtin set -o posix\n'
+    builtin declare -f
+    [[ $__cay_o != *P* ]] || builtin printf 'builtin set -o posix\n' # in which no function may be named exit
     __cay_o=${__cay_o//[^euxvET]/}
     [[ -z $__cay_o ]] || builtin printf 'builtin set -%s\n' "$__cay_o"
+    builtin alias -p
 }
 
-# The EXIT trap. 129 and 143: SIGHUP or SIGTERM wants it to end.
+# The EXIT trap: status, traps (which neither functions nor other children know), arguments.
 __cay_end() {
-    __cay_s=$1 __cay_o=${__cay_i:-$-}
-    [[ -z $__cay_x && -n $__cay_b && $__cay_s != 129 && $__cay_s != 143 ]] || builtin return 0
+    __cay_s=$1 __cay_m=$2 __cay_o=${__cay_i:-$-}
+    [[ -z $__cay_x && -n $__cay_b ]] || builtin return 0
     [[ ! -o posix ]] || __cay_o+=P
     builtin set +euxvET +o posix
     builtin trap - INT # what is ignored when a shell begins can never be trapped in it
-    builtin shift
-    [[ -e /dev/fd/${__cay_f[0]} ]] || __cay_f=(60 61 62 63) # bash has given them back
-    builtin exec -a bash "$__cay_bash" --norc --noprofile -c "$__cay_again" 59< <(__cay_dump "$@" 2>/dev/null) \
-        60<&"${__cay_f[0]}" 61>&"${__cay_f[1]}" 62>&"${__cay_f[2]}" 63>&"${__cay_f[3]}" 1>/dev/null 2>/dev/null
+    builtin shift 2
+    builtin unset -v __cay_d # which the other one has before it is told the rest
+    [[ ! -e /dev/fd/${__cay_f[0]} ]] || __cay_take_back
+    BASH_ENV='' builtin exec -a bash "$__cay_bash" --norc --noprofile -c "$__cay_again" \
+        bash <(__cay_dump "$@" 2>/dev/null) 1>/dev/null 2>/dev/null
+}
+
+# Bash still keeps 60 to 63. By way of 1: a copy of what is closed on execution is, too, unless it is one of the first
+# three.
+__cay_take_back() {
+    builtin unset -f exec # a cell's; `builtin exec` would not do it for good
+    exec 1<&"${__cay_f[0]}" 60<&1 1<&"${__cay_f[1]}" 61<&1 1<&"${__cay_f[2]}" 62<&1 1<&"${__cay_f[3]}" 63<&1
 }
 
 __cay_fail() {
@@ -251,12 +261,19 @@ __cay_fail() {
 # first. bash complains about it.
 __cay_stop='__cay_i=$-; exec 2>/dev/null; builtin set -e; __cay_fail'
 
-__cay_again='trap "" INT; builtin . /dev/fd/59; builtin trap '\''__cay_end $? "$@"'\'' EXIT; __cay_done "$__cay_s"; builtin eval "$__cay_loop" 59<&-'
-__cay_loop='while __cay_next $?; do __cay_status; builtin eval "$__cay_c" 1>&62 2>&63 60<&- 61>&- 62>&- 63>&-; __cay_done $?; done'
+# Each in one line, which bash reads as a whole before it runs any of it: no alias can change it.
+__cay_loop='while __cay_next "$?"; do __cay_status; builtin eval "$__cay_c" 1>&62 2>&63 60<&- 61>&- 62>&- 63>&-; __cay_done "$?"; done'
+__cay_again='trap "" INT; __cay_d=${1#/dev/fd/}; . "$1"; __cay_arm; __cay_done "$__cay_s"; '$__cay_loop
+
+# Whoever wants it to end shall have it, with no shell after it.
+__cay_arm() {
+    builtin trap '__cay_end "$?" "$(builtin trap -p)" "$@"' EXIT
+    builtin trap '__cay_x=1; builtin trap - TERM; builtin kill -TERM "$BASHPID"' TERM
+    builtin trap '' INT
+}
 
 builtin unset -v n src
 exec 62>&1 63>&2 1>/dev/null 2>/dev/null
-builtin trap '' INT
-builtin trap '__cay_end $? "$@"' EXIT
+__cay_arm
 builtin shopt -s execfail
 __cay_send ready 0 "{\"language\":\"bash\",\"version\":\"${BASH_VERSINFO[0]}.${BASH_VERSINFO[1]}.${BASH_VERSINFO[2]}\"}"

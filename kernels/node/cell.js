@@ -14,17 +14,17 @@ const { say } = require('./streams');
 const session = new Session();
 session.connect();
 const post = session.post.bind(session);
-const then = Promise.prototype.then;
+const { apply } = Reflect;
+const { then } = Promise.prototype;
+const symbolValue = Symbol.prototype.valueOf;
 const GROUP = 'cell';
-const NEVER = 'what the cell waits for can never happen: nothing is left that could wake it';
 
 let active = null; // the cell that runs
 let count = 0;
 let control = null; // the socket that frames come from
 let taken; // a value on its way out of the inspector
 
-const TAKE = Symbol.for('cay.take');
-Object.defineProperty(globalThis, TAKE, {
+Object.defineProperty(globalThis, 'cay.take', {
   value: (value) => {
     taken = value;
   },
@@ -39,11 +39,11 @@ function valueOf(remote) {
     return text in UNSERIALIZABLE ? UNSERIALIZABLE[text] : BigInt(text.slice(0, -1));
   }
   const { objectId } = remote;
-  const functionDeclaration = "function(v){globalThis[Symbol.for('cay.take')](v)}";
-  post('Runtime.callFunctionOn', { functionDeclaration, objectId, arguments: [{ objectId }] }, () => {});
+  const functionDeclaration = "function(){(function(){return this})()['cay.take'](this)}";
+  post('Runtime.callFunctionOn', { functionDeclaration, objectId }, () => {});
   const value = taken;
   taken = undefined;
-  return value;
+  return remote.type === 'symbol' ? apply(symbolValue, value, []) : value; // the only one that is put into an object
 }
 
 // --- the end of a cell
@@ -55,7 +55,13 @@ function settle(cell, outcome) {
   if (!cell.isEntered) conclude(cell);
 }
 
-const INTERRUPTED = { payload: errors.describeText('Interrupted', 'the cell was interrupted') };
+const INTERRUPTED = ['error', errors.describeText('Interrupted', 'the cell was interrupted')];
+const NEVER = [
+  'error',
+  errors.describeText('Error', 'what the cell waits for can never happen: nothing is left that could wake it'),
+];
+// When even the telling fails, as with builtin functions that the cell has replaced.
+const UNTOLD = ['error', errors.describeText('Error', 'what came of the cell cannot be told')];
 
 // What is said about the end: [type, payload], or null for nothing; or a promise of it.
 function tell(cell, outcome) {
@@ -65,23 +71,28 @@ function tell(cell, outcome) {
   const payload = show.encode(outcome.value);
   if (!isPromise(payload)) return ['result', payload];
   const late = (text) => finish(cell, ['result', text]);
-  then.call(payload, late, (error) => conclude(cell, { error }));
+  apply(then, payload, [late, (error) => conclude(cell, { __proto__: null, error })]);
   return undefined;
 }
 
 function conclude(cell, outcome = cell.outcome) {
   if (cell !== active) return;
   let done = interrupt.guarded(() => tell(cell, outcome));
-  if (done?.error !== undefined) done = interrupt.guarded(() => tell(cell, { error: done.error }));
-  if (done === null || 'error' in done) done = { value: ['error', INTERRUPTED.payload] };
-  if (done.value !== undefined) finish(cell, done.value);
+  if (done !== null && 'error' in done) {
+    const { error } = done;
+    done = interrupt.guarded(() => tell(cell, { __proto__: null, error }));
+  }
+  if (done === null) finish(cell, INTERRUPTED);
+  else if ('error' in done) finish(cell, UNTOLD);
+  else if (done.value !== undefined) finish(cell, done.value);
   else pend();
 }
 
 function restoreEnv(cell) {
-  for (const [name, value] of cell.before) {
-    if (value === undefined) delete process.env[name];
-    else process.env[name] = value;
+  for (let i = 0; i < cell.before.length; i++) {
+    const { name, before } = cell.before[i];
+    if (before === undefined) delete process.env[name];
+    else process.env[name] = before;
   }
 }
 
@@ -100,35 +111,49 @@ function finish(cell, frame) {
 
 // --- its beginning
 
-function onSyntaxError(cell, details, isWrapped) {
+function syntaxMessage(details) {
   const text = details.exception?.description ?? details.text;
-  const message = text.split('\n')[0].replace(/^\w*Error: /, '');
-  const made = [details.lineNumber + 1, details.columnNumber + 1 - (isWrapped && details.lineNumber === 0 ? 1 : 0)];
-  const [line, column] = errors.original(cell.number, ...made);
+  return text.split('\n')[0].replace(/^\w*Error: /, '');
+}
+
+function onSyntaxError(cell, details) {
+  const [line, column] = errors.original(cell.number, details.lineNumber + 1, details.columnNumber + 1);
   const hint = /^\s*@/.test(cell.code.split('\n')[line - 1] ?? '') ? ' (decorators are not supported)' : '';
-  return { payload: errors.describeSyntax(cell.number, cell.code, message + hint, { line, column }) };
+  const message = syntaxMessage(details) + hint;
+  settle(cell, { __proto__: null, payload: errors.describeSyntax(cell.number, cell.code, message, { line, column }) });
 }
 
 function onReply(cell, failure, reply) {
+  try {
+    take(cell, failure, reply);
+  } catch (error) {
+    settle(cell, { __proto__: null, error });
+  }
+}
+
+function take(cell, failure, reply) {
   if (failure !== null) {
-    settle(cell, { payload: errors.describeText('Error', `the inspector cannot run code: ${failure.message}`) });
+    // The process is about to end, or has sent itself a signal, which Node takes for the same: no cell can run again.
+    if (!process._exiting) say(`the interpreter has lost its state: ${failure.message}\n`);
+    wire.exit(process.exitCode ?? 1);
     return;
   }
   const { result, exceptionDetails: details } = reply;
   cell.hasObjects ||= result.objectId !== undefined;
   if (details !== undefined) {
-    settle(cell, { error: valueOf(details.exception ?? result) });
+    settle(cell, { __proto__: null, error: valueOf(details.exception ?? result) });
     return;
   }
   const value = valueOf(result);
-  if (!isPromise(value)) settle(cell, { value });
-  else then.call(value, (later) => settle(cell, { value: later }), (error) => settle(cell, { error }));
+  if (!isPromise(value)) settle(cell, { __proto__: null, value });
+  else apply(then, value, [(later) => settle(cell, { __proto__: null, value: later }), (error) => settle(cell, { __proto__: null, error })]);
 }
 
-// 'syntax' when it cannot be parsed, and nothing has run.
-function evaluate(cell, source, isWrapped) {
+// null; or, if it cannot be parsed and nothing has run, what the inspector says about that.
+function evaluate(cell, source) {
   let isReturning = false;
-  let details;
+  let details = null;
+  cell.isPosted = true;
   const expression = `${source}\n//# sourceURL=cell-${cell.number}`;
   const options = { expression, replMode: true, awaitPromise: true, silent: true, objectGroup: GROUP };
   post('Runtime.evaluate', options, (failure, reply) => {
@@ -137,18 +162,33 @@ function evaluate(cell, source, isWrapped) {
     else onReply(cell, failure, reply);
   });
   isReturning = true;
-  return details === undefined ? null : onSyntaxError(cell, details, isWrapped);
+  return details;
+}
+
+// Names that were declared otherwise before: each may have to be written in two ways.
+function evaluateAnew(cell, source, details, left = 8) {
+  const { nameTaken, waysAround } = require('./redeclare');
+  const name = nameTaken(syntaxMessage(details));
+  if (name === undefined || left === 0) return details;
+  for (const way of waysAround(source, name)) {
+    const still = evaluate(cell, way);
+    if (still === null) return null;
+    const other = nameTaken(syntaxMessage(still));
+    if (other !== undefined && other !== name) return evaluateAnew(cell, way, still, left - 1);
+  }
+  return details;
 }
 
 // As at a prompt, what looks like an object is one.
 function run(cell) {
   const source = cell.prepare();
   if (source === null) return;
-  let bad = null;
-  const isWrapped = /^\s*\{/.test(source) && /\}\s*$/.test(source);
-  if (isWrapped) bad = evaluate(cell, `(${source}\n)`, true);
-  if (!isWrapped || bad !== null) bad = evaluate(cell, source, false);
-  if (bad !== null) settle(cell, bad);
+  const isWrapped = /^\s*\{/.test(source) && /\}\s*$/.test(source) && evaluate(cell, `(${source}\n)`) === null;
+  if (!isWrapped) {
+    let bad = evaluate(cell, source);
+    if (bad !== null) bad = evaluateAnew(cell, source, bad);
+    if (bad !== null) onSyntaxError(cell, bad);
+  }
   interrupt.drain();
 }
 
@@ -158,28 +198,31 @@ function pend() {
 }
 
 function onInterrupt(number) {
-  if (active?.number === number) finish(active, ['error', INTERRUPTED.payload]);
+  if (active?.number === number) finish(active, INTERRUPTED);
 }
 
 // prepare(cell) gives what is to be run of its code, or settles it and gives null.
 function begin(number, code, env, prepare) {
   count++;
-  const cell = { number, code, before: [], outcome: null, isEntered: true, hasObjects: false };
+  const cell = { number, code, before: [], outcome: null, isEntered: true, isPosted: false, hasObjects: false };
   cell.prepare = () => prepare(cell);
-  for (const [name, value] of env) {
-    cell.before.push([name, process.env[name]]);
-    process.env[name] = value;
-  }
+  for (let i = 0; i < env.length; i++) cell.before[i] = wire.setEnv(env[i]);
   active = cell;
   show.setCell(number);
   interrupt.arm(number);
   const entered = interrupt.guarded(() => run(cell));
   cell.isEntered = false;
-  if (entered === null) finish(cell, ['error', INTERRUPTED.payload]);
-  else if ('error' in entered) onUncaught(entered.error);
+  if (entered === null) finish(cell, INTERRUPTED);
+  else if ('error' in entered && cell.isPosted) onUncaught(entered.error);
+  else if ('error' in entered) cell.outcome = entered;
   if (active !== cell) return;
   if (cell.outcome !== null) conclude(cell);
   else pend();
+}
+
+// Something of ours has failed under it.
+function giveUp() {
+  if (active !== null) finish(active, UNTOLD);
 }
 
 // --- what nobody caught
@@ -188,7 +231,7 @@ function begin(number, code, env, prepare) {
 function onUncaught(error) {
   const cell = active;
   if (cell !== null && errors.isError(error) && errors.placeIn(cell.number, error) !== null && !cell.isEntered) {
-    settle(cell, { error });
+    settle(cell, { __proto__: null, error });
     return;
   }
   const text = errors.isError(error) ? errors.inspectError(error) : require('util').inspect(error);
@@ -204,8 +247,8 @@ function install(socket) {
   control = socket;
   process.setUncaughtExceptionCaptureCallback(onException);
   process.on('beforeExit', () => {
-    if (active !== null) finish(active, ['error', errors.describeText('Error', NEVER)]);
+    if (active !== null) finish(active, NEVER);
   });
 }
 
-module.exports = { begin, install, settle };
+module.exports = { begin, install, settle, giveUp };

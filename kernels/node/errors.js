@@ -12,15 +12,16 @@ const MAPS_MAX = 256;
 const OURS = /^(?:\/cay\/|node:inspector|node:vm)/;
 const PLACE = /cell-(\d+):(\d+):(\d+)/g;
 
-const maps = new Map(); // cell -> where its lines were before types were taken out
+const maps = []; // the last {cell, map}: where its lines were before types were taken out
 
 function keepMap(cell, map) {
-  maps.set(cell, map);
-  if (maps.size > MAPS_MAX) maps.delete(maps.keys().next().value);
+  maps.push({ cell, map });
+  if (maps.length > MAPS_MAX) maps.shift();
 }
 
 function original(cell, line, column) {
-  return maps.get(cell)?.(line, column) ?? [line, column];
+  const found = maps.find((kept) => kept.cell === cell);
+  return found?.map(line, column) ?? [line, column];
 }
 
 function showPlaces(text) {
@@ -30,23 +31,30 @@ function showPlaces(text) {
   });
 }
 
+const { apply } = Reflect;
+const { startsWith } = String.prototype;
+const objectToString = Object.prototype.toString;
 const errorToString = Error.prototype.toString;
 
 function headline(error) {
   try {
-    return errorToString.call(error);
+    return apply(errorToString, error, []);
   } catch {
     return '<error>';
   }
 }
 
-// What is below a cell on the stack is how we called it; what is above it, something of ours that it called.
+function isCell(frame) {
+  return apply(startsWith, String(frame.getFileName() ?? frame.getScriptNameOrSourceURL()), ['cell-']);
+}
+
+// What is below the cell on the stack is how we called it; what is above may be something of ours that it called.
 function prepareStackTrace(error, frames) {
-  const head = headline(error);
-  let text = head;
-  for (const frame of frames) {
-    if (!OURS.test(frame.getFileName() ?? '')) text += `\n    at ${frame}`;
-    else if (text !== head) break;
+  let text = headline(error);
+  const last = frames.findLastIndex(isCell);
+  for (let i = 0; i < frames.length; i++) {
+    if (!OURS.test(frames[i].getFileName() ?? '')) text += `\n    at ${frames[i]}`;
+    else if (i > last && last >= 0) break;
   }
   return showPlaces(text);
 }
@@ -94,7 +102,7 @@ function encode(name, message, lines, line) {
 }
 
 function isError(value) {
-  return value instanceof Error || Object.prototype.toString.call(value) === '[object Error]';
+  return value instanceof Error || apply(objectToString, value, []) === '[object Error]';
 }
 
 function inspectError(error) {

@@ -59,14 +59,14 @@ function enter() {
   const fn = task;
   task = null;
   try {
-    outcome = { value: fn() };
+    outcome = { __proto__: null, value: fn() };
   } catch (error) {
-    outcome = { error };
+    outcome = { __proto__: null, error };
   }
 }
 
-Object.defineProperty(globalThis, Symbol.for('cay.enter'), { value: enter });
-const script = new vm.Script("globalThis[Symbol.for('cay.enter')]()", { filename: '/cay/enter.js' });
+Object.defineProperty(globalThis, 'cay.enter', { value: enter });
+const script = new vm.Script("this['cay.enter']()", { filename: '/cay/enter.js' });
 const run = script.runInThisContext.bind(script, options);
 
 // Calls fn. {value}, {error}, or null when it was interrupted.

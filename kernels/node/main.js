@@ -11,17 +11,15 @@ const cell = require('./cell');
 const show = require('./show');
 const types = require('./types');
 
+const { apply } = Reflect;
+const { includes } = String.prototype;
 let isTypeScript = false;
 let tool = null;
 let cellEnv = [];
 
-function pairs(strings) {
-  return strings.map((text) => [text.slice(0, text.indexOf('=')), text.slice(text.indexOf('=') + 1)]);
-}
-
 function replaceEnv(strings) {
   for (const name of Object.keys(process.env)) delete process.env[name];
-  for (const [name, value] of pairs(strings)) process.env[name] = value;
+  strings.forEach(wire.setEnv);
 }
 
 function loadTool() {
@@ -59,34 +57,41 @@ function prepare(made) {
     if (stripped.complaint !== undefined) {
       const { message, line, column } = stripped.complaint;
       const payload = errors.describeSyntax(made.number, source, message, { line, column });
-      cell.settle(made, { payload });
+      cell.settle(made, { __proto__: null, payload });
       return null;
     }
     if (stripped.map !== undefined) errors.keepMap(made.number, stripped.map);
     source = stripped.code;
   }
-  return /\b(?:import|export)\b/.test(source) ? require('./imports').rewrite(source) : source;
+  const isModule = apply(includes, source, ['import']) || apply(includes, source, ['export']);
+  return isModule ? require('./imports').rewrite(source) : source;
 }
 
 const HANDLERS = {
   __proto__: null,
   tool: ({ payload }) => {
-    tool = payload.utf8Slice(0, payload.length);
+    tool = wire.text(payload);
   },
   open: ({ payload }) => open(payload),
   env: ({ payload }) => {
-    cellEnv = pairs(wire.strings(payload));
+    cellEnv = wire.strings(payload);
   },
   run: ({ cell: number, payload }) => {
     const env = cellEnv;
     cellEnv = [];
-    cell.begin(number, payload.utf8Slice(0, payload.length), env, prepare);
+    cell.begin(number, wire.text(payload), env, prepare);
   },
 };
 
 function onData(bytes) {
   wire.feed(bytes);
-  for (let frame = wire.next(); frame !== null; frame = wire.next()) HANDLERS[frame.type]?.(frame);
+  for (let frame = wire.next(); frame !== null; frame = wire.next()) {
+    try {
+      HANDLERS[frame.type]?.(frame);
+    } catch {
+      cell.giveUp();
+    }
+  }
 }
 
 // What a first cell would have to wait for: V8 compiles functions when they are first called.

@@ -28,20 +28,33 @@ function here() {
   return loaders;
 }
 
-function importOne(name, options) {
-  const { load } = here();
-  return options === undefined ? load(name) : load(name, options);
+// The cell's line, for an error that comes when nothing of the cell is on the stack any more.
+function withPlace(error, place) {
+  if (error instanceof Error && !/cell \d+:/.test(error.stack)) error.stack += place.stack.slice('Error'.length);
+  return error;
+}
+
+async function importOne(name, options) {
+  const place = new Error();
+  try {
+    const { load } = here();
+    return await (options === undefined ? load(name) : load(name, options));
+  } catch (error) {
+    throw withPlace(error, place);
+  }
 }
 
 // As an import statement does: it is an error if the module has no such name. What a CommonJS module exports
 // without Node's being able to tell is found, too.
 async function importSome(name, options, names) {
+  const place = new Error();
   const module = await importOne(name, options);
   const some = {};
   for (const wanted of names) {
     const from = wanted in module ? module : Object(module.default);
     if (!(wanted in from)) {
-      throw new SyntaxError(`The requested module '${name}' does not provide an export named '${wanted}'`);
+      const error = new SyntaxError(`The requested module '${name}' does not provide an export named '${wanted}'`);
+      throw withPlace(error, place);
     }
     some[wanted] = from[wanted];
   }

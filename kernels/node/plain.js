@@ -82,7 +82,7 @@ class Writer {
     if (value === null) return this.keep('null');
     if (typeof value !== 'object') return this.primitive(value);
     if (isArray(value) && !isProxy(value)) return this.inside(value, () => this.array(value));
-    if (isDate(value)) return isFiniteNumber(+value) ? this.keep(quote(toISOString.call(value))) : 'null';
+    if (isDate(value)) return isFiniteNumber(+value) ? this.keep(quote(Reflect.apply(toISOString, value, []))) : 'null';
     if (!isPlainObject(value)) throw NOT_PLAIN;
     return this.inside(value, () => this.object(value));
   }

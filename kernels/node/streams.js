@@ -4,7 +4,9 @@
 'use strict';
 
 const { Writable } = require('stream');
-const { writeAll } = require('./wire');
+const { writeAll, writeText } = require('./wire');
+
+const { apply } = Reflect;
 
 function make(fd) {
   const stream = new Writable({
@@ -17,6 +19,17 @@ function make(fd) {
       done(error);
     },
   });
+  // What is written almost always comes this way: nothing has to be queued.
+  const { write } = stream;
+  stream.write = function (chunk, encoding, done) {
+    if (typeof chunk !== 'string' || typeof encoding === 'string' || this.writableLength > 0 || this.writableEnded) {
+      return apply(write, this, [chunk, encoding, done]);
+    }
+    writeText(fd, chunk);
+    const then = typeof encoding === 'function' ? encoding : done;
+    if (typeof then === 'function') process.nextTick(then);
+    return true;
+  };
   stream.fd = fd;
   stream._isStdio = true;
   stream.destroySoon = stream.destroy;
@@ -35,10 +48,20 @@ function install() {
       },
     });
   }
+  replaceConsole();
+}
+
+// With an inspector at work, Node's own console tells it everything that is written, and it keeps that.
+function replaceConsole() {
+  const { stdout, stderr } = process;
+  const plain = new console.Console({ stdout, stderr });
+  for (const name of Object.keys(plain)) {
+    if (typeof console[name] === 'function' && name !== 'Console') console[name] = plain[name];
+  }
 }
 
 function say(text) {
-  writeAll(2, Buffer.from(text));
+  writeText(2, text);
 }
 
 module.exports = { install, say };

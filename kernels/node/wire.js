@@ -44,14 +44,26 @@ function writeAll(fd, bytes) {
   return true;
 }
 
-const stringify = JSON.stringify;
-const replace = String.prototype.replace;
-const call = Function.prototype.call.bind(Function.prototype.call);
+function writeText(fd, text) {
+  let done = 0;
+  try {
+    done = writeSync(fd, text);
+  } catch {
+    // Slowly, then.
+  }
+  const left = byteLength(text) - done;
+  if (left > 0) writeAll(fd, apply(subarray, from(text, 'utf8'), [done]));
+}
+
+const { stringify } = JSON;
+const { apply } = Reflect;
+const { replace, indexOf: findText, slice: sliceText } = String.prototype;
+const { indexOf, subarray, latin1Slice, utf8Slice } = Buffer.prototype;
 const LONE = /[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
 
 // As JSON. Half a surrogate pair is no text, and not let through.
 function quote(text) {
-  return stringify(call(replace, text, LONE, '\ufffd'));
+  return stringify(apply(replace, text, [LONE, '\ufffd']));
 }
 
 const queue = [];
@@ -99,22 +111,30 @@ function feed(bytes) {
   take(bytes);
 }
 
+// "run 3 120": what is before the first space, between the two, and behind the second.
+function readHeader(text) {
+  const first = apply(findText, text, [' ']);
+  const second = apply(findText, text, [' ', first + 1]);
+  const part = (...ends) => apply(sliceText, text, ends);
+  return { type: part(0, first), cell: +part(first + 1, second), length: +part(second + 1) };
+}
+
 // The next whole frame, or null.
 function next() {
   if (pieces.missing > 0) return null;
-  const end = waiting.indexOf(NEWLINE);
+  const end = apply(indexOf, waiting, [NEWLINE]);
   if (end < 0) return null;
-  const words = waiting.latin1Slice(0, end).split(' ');
-  const stop = end + 1 + Number(words[2]);
+  const { type, cell, length } = readHeader(apply(latin1Slice, waiting, [0, end]));
+  const stop = end + 1 + length;
   if (waiting.length < stop) {
     pieces.list = [waiting];
     pieces.missing = stop - waiting.length;
     waiting = allocUnsafeSlow(0);
     return null;
   }
-  const frame = { type: words[0], cell: Number(words[1]), payload: waiting.subarray(end + 1, stop) };
-  waiting = waiting.subarray(stop);
-  return frame;
+  const payload = apply(subarray, waiting, [end + 1, stop]);
+  waiting = apply(subarray, waiting, [stop]);
+  return { type, cell, payload };
 }
 
 // Waits for bytes without letting anything else happen.
@@ -124,7 +144,7 @@ function readSome() {
     try {
       const n = readSync(control.sync, bytes, 0, CHUNK, null);
       if (n === 0) exit(0);
-      return bytes.subarray(0, n);
+      return apply(subarray, bytes, [0, n]);
     } catch (error) {
       if (error.code !== 'EAGAIN' && error.code !== 'EINTR') exit(1);
       nap();
@@ -141,8 +161,29 @@ function waitForAck(cell) {
   }
 }
 
-function strings(payload) {
-  return payload.utf8Slice(0, payload.length).split('\0').slice(0, -1);
+function text(payload) {
+  return apply(utf8Slice, payload, [0, payload.length]);
 }
 
-module.exports = { control, writeAll, quote, put, flush, send, feed, next, waitForAck, strings, exit };
+// Each ended by NUL.
+function strings(payload) {
+  const list = [];
+  const all = text(payload);
+  for (let at = 0; at < all.length; ) {
+    const end = apply(findText, all, ['\0', at]);
+    list[list.length] = apply(sliceText, all, [at, end]);
+    at = end + 1;
+  }
+  return list;
+}
+
+// NAME=value
+function setEnv(variable) {
+  const at = apply(findText, variable, ['=']);
+  const name = apply(sliceText, variable, [0, at]);
+  const before = process.env[name];
+  process.env[name] = apply(sliceText, variable, [at + 1]);
+  return { name, before };
+}
+
+module.exports = { control, writeAll, writeText, quote, put, flush, send, feed, next, waitForAck, text, strings, setEnv, exit };

@@ -7,12 +7,12 @@
 # 62 and 63 are the real streams, 1 and 2 lead nowhere: what bash says about a program that a signal has killed is how
 # that is told from an exit code above 128 (but for SIGINT and SIGPIPE, which it does not mention).
 
-__cay_language='' __cay_dir='' __cay_tool='' __cay_main='' __cay_code='' __cay_interrupted=''
+__cay_language='' __cay_dir='' __cay_tool='' __cay_main='' __cay_code='' __cay_class='' __cay_interrupted=''
 __cay_cell=0 __cay_count=0 __cay_length=0 __cay_type='' __cay_text='' __cay_json='' __cay_line=null
 __cay_list=() __cay_env=() __cay_command=() __cay_traceback=()
 __cay_lines_max=100 __cay_width_max=500
 
-# -- the languages: file, tools (any of a group of names; groups by commas), then how to build and how to run
+# -- the languages: file and tool (the first of these names that there is), how to build and how to run
 
 __cay_choose() {
     case $1 in
@@ -48,7 +48,7 @@ __cay_is_compiled() {
     [[ $__cay_language == @(c|cpp|go|rust|java) ]]
 }
 
-# What to run, into __cay_command; __cay_main may be the class by now.
+# What to run, into __cay_command.
 __cay_program() {
     local __cay_file=$__cay_dir/$__cay_main
     case $__cay_language in
@@ -65,7 +65,7 @@ __cay_check() {
     case $__cay_language in
     ruby | perl) "$__cay_tool" -c "$__cay_main" ;;
     php) "$__cay_tool" -d display_errors=stderr -d log_errors=0 -d html_errors=0 -l "$__cay_main" ;;
-    lua) "$__cay_tool" -e 'local ok, why = loadfile(arg[0] or "main.lua"); if not ok then error(why, 0) end' ;;
+    lua) "$__cay_tool" -e 'local ok, why = loadfile("main.lua"); if not ok then io.stderr:write(why, "\n"); os.exit(1) end' ;;
     r) "$__cay_tool" --vanilla -e 'invisible(parse("main.R"))' ;;
     esac
 }
@@ -129,7 +129,7 @@ __cay_export() {
 # -- opening
 
 __cay_find_tool() {
-    local __cay_name
+    local __cay_name IFS=' '
     for __cay_name in $__cay_text; do
         __cay_tool=$(type -P "$__cay_name") && return 0
     done
@@ -173,14 +173,15 @@ __cay_error() {
 
 # What a compiler wrote: its first error is the message.
 __cay_compile_error() {
-    local __cay_entry __cay_said='' __cay_place='([A-Za-z_0-9]+\.[A-Za-z]+)(:| line | on line )([0-9]+)'
+    local __cay_entry __cay_said='' __cay_at='' __cay_place='([A-Za-z_0-9]+\.[A-Za-z]+)(:| line | on line )([0-9]+)'
     mapfile -t -n "$__cay_lines_max" __cay_traceback <"$__cay_dir/.said"
     for __cay_entry in "${__cay_traceback[@]}"; do
-        [[ $__cay_line == null && $__cay_entry =~ $__cay_place && ${BASH_REMATCH[1]} == "$__cay_main" ]] &&
-            __cay_line=$((10#${BASH_REMATCH[3]:0:9}))
+        if [[ -z $__cay_at && $__cay_entry =~ $__cay_place && ${BASH_REMATCH[1]} == "$__cay_main" ]]; then
+            __cay_at=$__cay_entry __cay_line=$((10#${BASH_REMATCH[3]:0:9}))
+        fi
         [[ -z $__cay_said && $__cay_entry == *@([Ee]rror|undefined reference)* ]] && __cay_said=$__cay_entry
     done
-    __cay_said=${__cay_said:-${__cay_traceback[0]-it cannot be compiled}}
+    __cay_said=${__cay_said:-${__cay_at:-${__cay_traceback[0]-it cannot be compiled}}}
     [[ $__cay_said =~ ^[^[:space:]]*"$__cay_main":[0-9:]+[[:space:]]*(.*) ]] && __cay_said=${BASH_REMATCH[1]}
     __cay_error CompileError "${__cay_said#error: }"
 }

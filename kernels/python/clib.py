@@ -7,23 +7,21 @@ _fflush = None
 _stdout = None
 
 
-def _find():
+def find():
     global _fflush, _stdout
-    import ctypes
+    try:
+        import ctypes
 
-    libc = ctypes.CDLL(None)
-    _stdout = ctypes.c_void_p.in_dll(libc, "stdout")
-    fflush = libc.fflush
-    fflush.argtypes = [ctypes.c_void_p]
-    _fflush = fflush
+        libc = ctypes.CDLL(None)
+        _stdout = ctypes.c_void_p.in_dll(libc, "stdout")
+        _fflush = libc.fflush
+        _fflush.argtypes = [ctypes.c_void_p]
+    except Exception:
+        _fflush, _stdout = len, None  # not to be tried again
 
 
 def flush():
-    global _fflush
     if _fflush is None:
-        try:
-            _find()
-        except Exception:
-            _fflush = len  # not to be tried again
+        find()
     if _stdout is not None:
         _fflush(_stdout)

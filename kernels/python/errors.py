@@ -9,8 +9,8 @@ from cay_kernel.jsontext import dumps
 from cay_kernel.own import PREFIX
 
 FRAMES_MAX = 100  # of one traceback: half from its start, half from its end
-LINES_MAX = 2000
-LINE_MAX = 8192
+LINES_MAX = 1000
+LINE_MAX = 2000
 MESSAGE_MAX = 64 << 10
 
 

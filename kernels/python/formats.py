@@ -4,14 +4,16 @@
 from cay_kernel.own import BUILTINS as __builtins__
 
 import sys
+from _json import encode_basestring as quote
 from binascii import b2a_base64
 
-from cay_kernel.jsontext import NotJson, dumps, to_plain
+from cay_kernel.jsontext import dumps, to_plain
 from cay_kernel.own import load
 
 TEXT_MAX = 1 << 20
 ONE_MAX = 8 << 20
 ALL_MAX = 24 << 20
+MIMES_MAX, MIME_MAX = 64, 200
 CUT = "... (cut: it was longer)"
 
 # MIME type: (its name in a representation, the method that gives it)
@@ -41,19 +43,15 @@ def bundle(value, include=None, exclude=None):
     kind = type(value)
     if kind in (dict, list):
         return _plain_container(value), {}
-    show = method(value, "_ipython_display_")
-    if show is not None:
-        try:
-            show()
-            return None
-        except NotImplementedError:
-            pass
     data, metadata = {}, {}
-    _ask_for_bundle(value, include, exclude, data, metadata)
-    for mime, (_, name) in KINDS.items():
-        if name is not None and mime not in data:
-            _ask(value, mime, name, data, metadata)
-    _add_known(value, data)
+    if has_methods(value):
+        if _shows_itself(value):
+            return None
+        _ask_for_bundle(value, include, exclude, data, metadata)
+        for mime, (_, name) in KINDS.items():
+            if name is not None and mime not in data:
+                _ask(value, mime, name, data, metadata)
+        _add_known(value, data)
     if "text/plain" not in data:
         data["text/plain"] = text_of(value)
     return _chosen(data, include, exclude), metadata
@@ -63,22 +61,38 @@ def _plain_container(value):
     data = {"text/plain": text_of(value)}
     try:
         data["application/json"] = to_plain(value)
-    except (NotJson, RecursionError, ValueError):
-        pass
+    except Exception:
+        pass  # a cycle, an object, too much of it
     return data
 
 
-def method(value, name):
-    """A method of an object that has it, not of one that answers to any name."""
+def has_methods(value):
+    """Classes have them for their objects; some objects answer to any name."""
     if isinstance(value, type):
-        return None
+        return False
     try:
-        if getattr(value, CANARY, None) is not None:
-            return None
+        return getattr(value, CANARY, None) is None
+    except Exception:
+        return False
+
+
+def method(value, name):
+    try:
         found = getattr(value, name, None)
     except Exception:
         return None
     return found if callable(found) else None
+
+
+def _shows_itself(value):
+    show = method(value, "_ipython_display_")
+    if show is None:
+        return False
+    try:
+        show()
+        return True
+    except NotImplementedError:
+        return False
 
 
 def _ask_for_bundle(value, include, exclude, data, metadata):
@@ -138,16 +152,19 @@ def text_of(value):
 def encode(data, metadata):
     """The JSON of a representation, within its bounds."""
     parts, other, left_out, total = {}, {}, [], 0
-    for mime, item in data.items():
+    for mime, item in list(data.items())[:MIMES_MAX]:
+        if len(mime) > MIME_MAX:
+            continue
         name = KINDS[mime][0] if mime in KINDS else "chart" if mime == "chart" else None
         try:
             text = _item_json(mime, item)
-        except (NotJson, RecursionError, TypeError, ValueError):
+        except Exception:
             continue
-        if len(text) > ONE_MAX or total + len(text) > ALL_MAX:
-            left_out.append("%s (%d bytes)" % (mime, len(text)))
+        size = _size(text)
+        if size > ONE_MAX or total + size > ALL_MAX:
+            left_out.append("%s (%d bytes)" % (mime, size))
             continue
-        total += len(text)
+        total += size
         (other if name is None else parts)[name or mime] = text
     if left_out:
         _say_left_out(parts, left_out)
@@ -158,12 +175,16 @@ def encode(data, metadata):
     return _object(parts)
 
 
+def _size(text):
+    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+
+
 def _add_metadata(parts, metadata):
     try:
         text = dumps(metadata)
-    except (NotJson, RecursionError, TypeError, ValueError):
+    except Exception:
         return
-    if len(text) <= TEXT_MAX:
+    if _size(text) <= TEXT_MAX:
         parts["metadata"] = text
 
 
@@ -173,7 +194,7 @@ def _say_left_out(parts, left_out):
 
 
 def _object(parts):
-    return "{%s}" % ",".join("%s:%s" % (dumps(name), text) for name, text in parts.items())
+    return "{%s}" % ",".join("%s:%s" % (quote(name.replace("\0", "?")), text) for name, text in parts.items())
 
 
 def _item_json(mime, item):
@@ -189,7 +210,9 @@ def _item_json(mime, item):
 
 
 def _cut(text):
-    return text if len(text) <= TEXT_MAX else text[:TEXT_MAX] + CUT
+    if _size(text) <= TEXT_MAX:
+        return text
+    return text[:TEXT_MAX].encode("utf-8", "replace")[:TEXT_MAX].decode("utf-8", "ignore") + CUT
 
 
 def _as_text(item):

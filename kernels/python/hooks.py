@@ -30,6 +30,28 @@ def _getpass_came(module):
     module.getpass = module.unix_getpass = module.fallback_getpass = streams.no_password
 
 
+def _flushing(function):
+    """What was printed before a program is started stands before what the program prints."""
+
+    def start(*args, **kwargs):
+        streams.flush()
+        return function(*args, **kwargs)
+
+    start.__name__, start.__doc__ = function.__name__, function.__doc__
+    return start
+
+
+def _os_came(module):
+    for name in ("system", "posix_spawn", "posix_spawnp"):
+        setattr(module, name, _flushing(getattr(module, name)))
+
+
+def _subprocess_came(module):
+    for holder, name in ((module, "_fork_exec"), (getattr(module, "_posixsubprocess", None), "fork_exec")):
+        if hasattr(holder, name):
+            setattr(holder, name, _flushing(getattr(holder, name)))
+
+
 WATCHED = {
     "IPython.core.display": lambda module: load("shell").adopt(module),
     "IPython.core.display_functions": lambda module: load("shell").adopt(module),
@@ -39,6 +61,8 @@ WATCHED = {
     "linecache": _linecache_came,
     "matplotlib": lambda module: load("plots").matplotlib_came(module),
     "matplotlib.axes._axes": lambda module: load("plots").axes_came(module),
+    "os": _os_came,
+    "subprocess": _subprocess_came,
 }
 
 
@@ -73,7 +97,7 @@ def _find(name, path, target, but):
 
 def _tell_after(loader, came):
     run = getattr(loader, "exec_module", None)
-    if run is None:
+    if run is None or isinstance(loader, type):  # the loader of all that is built in
         return
 
     def exec_module(module):

@@ -13,7 +13,8 @@ from posix import _exit
 from cay_kernel import cell, hooks, interrupt, streams, wire
 from cay_kernel.own import load
 
-LATER = ("clib", "errors", "formats", "loop", "magics", "opening", "pretty", "rewrite", "rich", "shell")
+LATER = ("charts", "clib", "errors", "formats", "loop", "magics", "opening", "plots", "pretty", "rewrite", "rich",
+         "shell", "sources")
 
 _is_fork = False
 _main = None
@@ -28,6 +29,7 @@ def prepare():
         __import__(name)
     for name in LATER:
         load(name)
+    load("clib").find()
     load("opening").note_libraries()
 
 

@@ -84,6 +84,7 @@ def open_context(payload, is_fork):
         if name:
             os.environ[name] = value
     time.tzset()
+    sys.argv[:] = [""]
     set_path(is_fork)
     if is_fork:
         other = find_other_library()

@@ -19,6 +19,9 @@ _shown = WeakSet()  # figures that this cell has shown by itself: not again at i
 def matplotlib_came(matplotlib):
     if "MPLBACKEND" not in os.environ:
         matplotlib.rcParams["backend"] = BACKEND
+        pyplot = sys.modules.get("matplotlib.pyplot")
+        if pyplot is not None and getattr(pyplot, "_backend_mod", None) is not None:
+            pyplot.switch_backend(BACKEND)
 
 
 def axes_came(module):

@@ -10,7 +10,7 @@ from cay_kernel import cell
 
 CALL = "get_ipython()."
 # Words that need no % at the start of a line, unless a variable has the name.
-BARE = frozenset(("cd", "ls", "pip", "conda", "pwd", "cat", "mkdir", "rmdir", "cp", "mv", "rm", "who", "whos", "time", "timeit"))
+BARE = frozenset(("cd", "ls", "ll", "pip", "conda", "pwd", "cat", "mkdir", "rmdir", "cp", "mv", "rm", "who", "whos", "time", "timeit"))
 
 
 def to_python(source):
@@ -24,6 +24,12 @@ def to_python(source):
     plain = _without_prompts(_without_indent(lines, first))
     changed = _rewrite(plain)
     return None if changed == lines else "\n".join(changed)
+
+
+def bare(source):
+    """A cell of one line that begins with a word of the shell, or the source as it is."""
+    line = source.strip()
+    return source if "\n" in line else _bare("", line) or source
 
 
 def _cell_magic(lines, first):
@@ -135,7 +141,7 @@ def _bare(indent, body):
     if indent:
         return None
     name, _, rest = body.partition(" ")
-    if name not in BARE or name in cell.namespace or rest.lstrip()[:1] in ("=", ".", "(") and name != "cd":
+    if name not in BARE or name in cell.namespace or rest.lstrip()[:1] in ("=", "("):
         return None
     return _line_magic(body)
 

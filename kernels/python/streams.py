@@ -99,6 +99,7 @@ def _writer(out):
             is_hot = monotonic() - last < MOMENT
             if not is_hot or room < 0:
                 flush()
+            if not is_hot:
                 return len(text)
         if flusher.is_asleep:
             flusher.wake()
@@ -195,13 +196,13 @@ class Flusher:
                 if stdout.parts or stderr.parts:
                     flush()
                     continue
+                self.is_asleep = True
                 stdout.cool()
                 stderr.cool()
-                self.is_asleep = True
-                if stdout.parts or stderr.parts:
-                    self.is_asleep = False
-                    continue
-                bell.acquire()
+                # A write that took it for awake may be between its look and its deed: look once more.
+                if not bell.acquire(True, 10 * MOMENT) and not (stdout.parts or stderr.parts):
+                    bell.acquire()
+                self.is_asleep = False
         except BaseException:
             pass
         self.is_started = False

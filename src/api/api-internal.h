@@ -32,6 +32,7 @@ struct api {
     struct token *local;        // of the unix socket
     char admin_id[DB_TOKEN_ID]; // of the configured token's row
     struct call *streams;
+    size_t held; // bytes of large answers that wait for their readers (code-result.c)
     LIST_HEAD(transfer_list, transfer) transfers; // transfer.c
     uv_timer_t tick;
     struct buf openapi;

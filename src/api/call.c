@@ -85,6 +85,7 @@ void call_unref(struct call *call)
         return;
     assert(!call->streaming);
     call_drop(call);
+    call->api->held -= call->held;
     free(call->state);
     body_done(&call->body);
     target_done(&call->target);

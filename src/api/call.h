@@ -52,6 +52,7 @@ struct call {
     // nobody waits any more (the client is gone): it lets go of what `state` refers to.
     void *state;
     void (*stop)(struct call *call);
+    size_t held; // bytes of its answer that count in api->held until it is over
     // An answer that is being streamed (stream.c).
     bool streaming, stream_is_sse;
     int64_t written_ns;
@@ -112,6 +113,10 @@ void stream_begin_raw(struct call *call, const char *type);
 // has.
 void stream_begin_taken(struct call *call, void (*stop)(struct call *call));
 void stream_event(struct call *call, const char *id, const char *event, struct json *json);
+// An event whose data, JSON, is written piece by piece.
+void stream_long_begin(struct call *call, const char *id, const char *event);
+void stream_long_data(struct call *call, const char *data, size_t len);
+void stream_long_end(struct call *call);
 void stream_write(struct call *call, const void *data, size_t len);
 bool stream_full(const struct call *call); // wait for the drain callback before writing more
 void stream_end(struct call *call);        // the answer is complete

@@ -27,6 +27,15 @@ void handle_events(struct call *call);
 
 void handle_exec(struct call *call);
 
+void handle_context_create(struct call *call);
+void handle_context_list(struct call *call);
+void handle_context_get(struct call *call);
+void handle_context_delete(struct call *call);
+void handle_context_interrupt(struct call *call);
+void handle_context_restart(struct call *call);
+void handle_code(struct call *call);
+void handle_code_get(struct call *call);
+
 void handle_session_create(struct call *call);
 void handle_session_list(struct call *call);
 void handle_session_get(struct call *call);
@@ -60,6 +69,8 @@ void handle_file_replace(struct call *call);
 void handle_archive_get(struct call *call);
 void handle_archive_put(struct call *call);
 void handle_watch(struct call *call);
+
+void handle_language_list(struct call *call);
 
 void handle_git_checkout(struct call *call);
 void handle_git_status(struct call *call);

@@ -56,6 +56,7 @@ static void put_timing(struct buf *b, const struct fleet *fleet, enum fleet_timi
                            "From the request to a sandbox that runs."                           },
         [TIMING_WAKE] = {"cay_sandbox_wake_seconds",   "From asleep to running."              },
         [TIMING_EXEC] = {"cay_exec_seconds",           "From the start of an exec to its end."},
+        [TIMING_CELL] = {"cay_cell_seconds",           "From the start of a cell to its end." },
     };
     const struct timing *t = fleet_timing(fleet, which);
     const char *name = names[which].name;

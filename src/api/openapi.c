@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "api/route.h"
+#include "api/schemas.h"
 #include "api/show.h"
 #include "base/json.h"
 #include "edge/error.h"
@@ -184,6 +185,8 @@ static bool may_answer(const struct route *r, enum error_kind kind)
         return strcmp(r->name, "exec") == 0;
     case ERROR_GIT_CLONE_FAILED:
         return strcmp(r->name, "gitCheckout") == 0;
+    case ERROR_LANGUAGE_MISSING:
+        return r->body == &code_schema || r->body == &context_schema;
     case ERROR_UPGRADE_REQUIRED:
         return r->status == 101;
     case ERROR_BAD_GATEWAY:
@@ -193,6 +196,7 @@ static bool may_answer(const struct route *r, enum error_kind kind)
     case ERROR_NOT_DIRECTORY:
     case ERROR_PERMISSION_DENIED:
     case ERROR_FILE_EXISTS:
+    case ERROR_CONTEXT_DEAD:
     case ERROR_GIT_AUTH_FAILED:
     case ERROR_GIT_NETWORK_DENIED:
     case ERROR_GIT_REPO_NOT_FOUND:

@@ -22,7 +22,7 @@ static const struct shape usage_shape = {
 static const struct shape sandbox_shape = {
     "Sandbox",
     "success:boolean sandboxId:string id:string slug:string status:string image:string "
-    "limits:Limits labels:object userId:string network:any secrets:[string] provider:string box:integer boxes:integer "
+    "limits:Limits labels:object userId:string network:any secrets:[string] languages:[string] sharedZygote:boolean provider:string box:integer boxes:integer "
     "sleepAfter:number keepAlive:boolean ephemeral:boolean createdAt:string updatedAt:string "
     "lastActiveAt:string workspaceSyncedAt:string created:boolean git:GitClone "
     "ports:[Port] stats:Usage"};
@@ -38,6 +38,16 @@ static const struct shape exec_shape = {
     "success:boolean exitCode:integer signal:integer reason:string limitsHit:[string] "
     "stdout:string stderr:string encoding:string truncated:boolean duration:number cpu:number "
     "peakMemory:integer command:any timestamp:string"};
+static const struct shape context_shape = {
+    "Context", "success:boolean id:string language:string cwd:string status:string reason:string "
+               "detail:string executionCount:integer queued:integer cell:string timeout:integer "
+               "isDefault:boolean pid:integer createdAt:string lastUsed:string"};
+static const struct shape contexts_shape = {"Contexts", "success:boolean contexts:[Context]"};
+static const struct shape code_shape = {
+    "CodeResult",
+    "id:string context:string language:string code:string success:boolean logs:object "
+    "results:[object] error:object executionCount:integer reason:string duration:number "
+    "truncated:boolean contextDied:boolean message:string status:string"};
 static const struct shape session_shape = {
     "Session", "id:string cwd:string running:boolean createdAt:string lastUsedAt:string"};
 static const struct shape session_answer_shape = {"SessionAnswer",
@@ -76,6 +86,10 @@ static const struct shape port_shape = {"Port", "success:boolean port:integer na
                                                 "token:string url:string path:string "
                                                 "createdAt:string"};
 static const struct shape ports_shape = {"Ports", "success:boolean ports:[Port]"};
+static const struct shape language_shape = {
+    "Language", "name:string aliases:[string] available:boolean stateful:boolean version:string "
+                "package:string libraries:object"};
+static const struct shape languages_shape = {"Languages", "success:boolean languages:[Language]"};
 static const struct shape secret_shape = {
     "Secret", "success:boolean name:string upstream:string header:string format:string "
               "createdAt:string updatedAt:string"};
@@ -105,47 +119,29 @@ static const struct shape unpacked_shape = {
     "Unpacked", "success:boolean path:string entries:integer bytes:integer"};
 
 const struct shape *const shapes[] = {
-    &entry_shape,
-    &listing_shape,
-    &put_file_shape,
-    &file_op_shape,
-    &batch_shape,
-    &match_shape,
-    &matches_shape,
-    &replaced_shape,
-    &unpacked_shape,
-    &done_shape,
-    &health_shape,
-    &index_shape,
-    &limits_shape,
-    &usage_shape,
-    &sandbox_shape,
-    &sandboxes_shape,
-    &stats_shape,
-    &event_shape,
-    &events_shape,
-    &exec_shape,
-    &session_shape,
-    &sessions_shape,
-    &session_answer_shape,
-    &process_shape,
-    &process_answer_shape,
-    &processes_shape,
-    &wait_shape,
-    &token_shape,
-    &tokens_shape,
-    &tenant_shape,
-    &secret_shape,
-    &secrets_shape,
-    &git_clone_shape,
-    &git_status_shape,
-    &git_diff_shape,
-    &git_commit_shape,
-    &terminal_shape,
-    &terminals_shape,
-    &port_shape,
-    &ports_shape,
-    NULL,
+    &entry_shape,      &listing_shape,
+    &put_file_shape,   &file_op_shape,
+    &batch_shape,      &match_shape,
+    &matches_shape,    &replaced_shape,
+    &unpacked_shape,   &done_shape,
+    &health_shape,     &index_shape,
+    &limits_shape,     &usage_shape,
+    &sandbox_shape,    &sandboxes_shape,
+    &stats_shape,      &event_shape,
+    &events_shape,     &exec_shape,
+    &context_shape,    &contexts_shape,
+    &code_shape,       &session_shape,
+    &sessions_shape,   &session_answer_shape,
+    &process_shape,    &process_answer_shape,
+    &processes_shape,  &wait_shape,
+    &token_shape,      &tokens_shape,
+    &tenant_shape,     &secret_shape,
+    &secrets_shape,    &git_clone_shape,
+    &git_status_shape, &git_diff_shape,
+    &git_commit_shape, &terminal_shape,
+    &terminals_shape,  &port_shape,
+    &ports_shape,      &language_shape,
+    &languages_shape,  NULL,
 };
 
 // -- the routes
@@ -237,6 +233,39 @@ const struct route routes[] = {
           .name = "exec",
           .summary = "Run a command and wait for it, or stream it with Accept: text/event-stream",
           .status = 200, .answer = "How it ended and what it wrote", .shape = &exec_shape),
+    ROUTE(HTTP_POST, "/sandbox/{id}/code", handle_code, SANDBOX | IDEMPOTENT | SSE, &code_schema,
+          .name = "runCode",
+          .summary = "Run code in a context and wait for it, or stream it with Accept: "
+                     "text/event-stream",
+          .status = 200, .answer = "How it ended, what it wrote and showed", .shape = &code_shape),
+    ROUTE(HTTP_GET, "/sandbox/{id}/code/{cell}", handle_code_get, SANDBOX | SSE,
+          .query = {QUERY("offset", "Of a stream: the event to go on with, as its id has it")},
+          .name = "getCode",
+          .summary = "A cell that was run before; followed with Accept: text/event-stream",
+          .status = 200, .answer = "Its result (202: it has not ended yet)", .shape = &code_shape),
+    ROUTE(HTTP_POST, "/sandbox/{id}/contexts", handle_context_create, SANDBOX | IDEMPOTENT,
+          &context_schema, .name = "createContext",
+          .summary = "Make a context: an interpreter that stays", .status = 201,
+          .answer = "The context", .shape = &context_shape),
+    ROUTE(HTTP_GET, "/sandbox/{id}/contexts", handle_context_list, SANDBOX, .name = "listContexts",
+          .summary = "All contexts; never wakes", .status = 200, .answer = "The contexts",
+          .shape = &contexts_shape),
+    ROUTE(HTTP_GET, "/sandbox/{id}/contexts/{cid}", handle_context_get, SANDBOX,
+          .name = "getContext", .summary = "One context; never wakes", .status = 200,
+          .answer = "The context", .shape = &context_shape),
+    ROUTE(HTTP_DELETE, "/sandbox/{id}/contexts/{cid}", handle_context_delete, SANDBOX,
+          .name = "deleteContext", .summary = "End its interpreter and what runs in it",
+          .status = 200, .answer = "It is gone", .shape = &done_shape),
+    ROUTE(HTTP_POST, "/sandbox/{id}/contexts/{cid}/interrupt", handle_context_interrupt, SANDBOX,
+          .name = "interruptContext", .summary = "Interrupt the cell that runs in it",
+          .status = 200, .answer = "It was told", .shape = &done_shape),
+    ROUTE(HTTP_POST, "/sandbox/{id}/contexts/{cid}/restart", handle_context_restart, SANDBOX,
+          .name = "restartContext", .summary = "Give it a new interpreter, which knows nothing",
+          .status = 200, .answer = "The context", .shape = &context_shape),
+    ROUTE(HTTP_GET, "/sandbox/{id}/languages", handle_language_list, SANDBOX,
+          .name = "listLanguages",
+          .summary = "The languages that code can be written in, and which of them it has",
+          .status = 200, .answer = "All of them, with versions", .shape = &languages_shape),
     ROUTE(HTTP_POST, "/sandbox/{id}/sessions", handle_session_create, SANDBOX, &session_schema,
           .name = "createSession", .summary = "Make a session: a shell that stays", .status = 201,
           .answer = "The session", .shape = &session_answer_shape),

@@ -6,9 +6,11 @@
 #include "api/call.h"
 #include "api/git.h"
 #include "api/handlers.h"
+#include "api/language-read.h"
 #include "api/network.h"
 #include "api/schemas.h"
 #include "api/show.h"
+#include "base/mem.h"
 #include "box/limits.h"
 #include "egress/egress.h"
 
@@ -20,7 +22,8 @@ struct settings_body {
     struct body_bool keep_alive, ephemeral;
     struct body_map env, labels;
     const char *network;
-    struct body_strings secrets;
+    struct body_strings secrets, languages;
+    struct body_bool shared_zygote;
     const char *git_url, *git_branch;
 };
 
@@ -47,11 +50,17 @@ struct settings_body {
               .help = "What it may reach: \"none\" (if not given), \"internet\", or "              \
                       "{\"allow\": [\"api.example.com\", \"*.example.org:443\"]}"),                \
         FIELD("secrets", FIELD_STRINGS, AT(secrets), .max = NETWORK_SECRETS_MAX,                   \
-              .help = "Names of the secrets that it may use, as http://NAME.cay/")
+              .help = "Names of the secrets that it may use, as http://NAME.cay/"),                \
+        FIELD("languages", FIELD_STRINGS, AT(languages), .max = LANGUAGE_NAMES_MAX,                \
+              .help = "What its code will be written in: then a box is taken in which they wait"), \
+        FIELD("sharedZygote", FIELD_BOOL, AT(shared_zygote),                                       \
+              .help =                                                                              \
+                  "false: its interpreters are started for it alone, not forked from one that "    \
+                  "others' are forked from, too; true if not given")
 
 #define NEW_FIELDS                                                                                 \
     FIELD("image", FIELD_STRING, AT(image), .max = KEEPER_IMAGE_MAX - 1,                           \
-          .help = "What it is made of; \"host\" if not given"),                                    \
+          .help = "What it is made of; the server's default if not given"),                        \
         FIELD("ephemeral", FIELD_BOOL, AT(ephemeral),                                              \
               .help = "Its disk is lost when it falls asleep"),                                    \
         FIELD("userId", FIELD_STRING, AT(user_id), .max = 256,                                     \
@@ -63,8 +72,8 @@ struct settings_body {
 
 #define LATER(name) FIELD(name, FIELD_LATER, 0)
 #define LATER_FIELDS                                                                               \
-    LATER("languages"), LATER("ports"), LATER("sync"), LATER("restore"), LATER("durable"),         \
-        LATER("archiveAfter"), LATER("sharedZygote"), LATER("snapshot"), LATER("config")
+    LATER("ports"), LATER("sync"), LATER("restore"), LATER("durable"), LATER("archiveAfter"),      \
+        LATER("snapshot"), LATER("config")
 
 static const struct field create_fields[] = {
     FIELD(
@@ -98,7 +107,7 @@ const struct schema patch_schema = SCHEMA("PatchSandbox", struct settings_body, 
 // -- settings
 
 static struct sandbox_settings settings_of(const struct settings_body *b,
-                                           const struct network *network)
+                                           const struct network *network, const char *names)
 {
     return (struct sandbox_settings){
         .id = b->id,
@@ -115,6 +124,8 @@ static struct sandbox_settings settings_of(const struct settings_body *b,
         .user_id = b->user_id,
         .network = network->network,
         .secrets = network->secrets,
+        .languages = names,
+        .own_zygote = b->shared_zygote.given && !b->shared_zygote.value,
     };
 }
 
@@ -216,9 +227,11 @@ static void create(struct call *call, const char *id)
 {
     const struct settings_body *b = call->body.values;
     auto_network network = {0};
-    if (check_git(call, b) < 0 || network_read(call, b->network, &b->secrets, &network) < 0)
+    auto_free char *names = NULL;
+    if (check_git(call, b) < 0 || network_read(call, b->network, &b->secrets, &network) < 0 ||
+        languages_read(call, &b->languages, &names) < 0)
         return;
-    struct sandbox_settings settings = settings_of(b, &network);
+    struct sandbox_settings settings = settings_of(b, &network, names);
     if (id != NULL)
         settings.id = id;
     if (settings.id != NULL && !sandbox_id_valid(settings.id)) {
@@ -300,10 +313,12 @@ void handle_patch(struct call *call)
 {
     const struct settings_body *b = call->body.values;
     auto_network network = {0};
+    auto_free char *names = NULL;
     unsigned which = 0;
-    if (network_read(call, b->network, &b->secrets, &network) < 0)
+    if (network_read(call, b->network, &b->secrets, &network) < 0 ||
+        languages_read(call, &b->languages, &names) < 0)
         return;
-    struct sandbox_settings settings = settings_of(b, &network);
+    struct sandbox_settings settings = settings_of(b, &network, names);
     if (b->memory.given || b->disk.given || b->pids.given || b->cpus.given)
         which |= PATCH_LIMITS;
     if (b->sleep_after.given)
@@ -318,6 +333,10 @@ void handle_patch(struct call *call)
         which |= PATCH_NETWORK;
     if (b->secrets.items != NULL)
         which |= PATCH_SECRETS;
+    if (b->languages.items != NULL)
+        which |= PATCH_LANGUAGES;
+    if (b->shared_zygote.given)
+        which |= PATCH_ZYGOTE;
     sandbox_patch(call->sandbox, &settings, which, on_changed, call_ref(call));
 }
 

@@ -147,6 +147,8 @@ void show_sandbox(struct json *j, const struct sandbox_row *row)
     show_str(j, "userId", row->user_id);
     show_raw(j, "network", row->network != NULL ? row->network : "\"none\"");
     show_raw(j, "secrets", row->secrets != NULL ? row->secrets : "[]");
+    show_raw(j, "languages", row->languages != NULL ? row->languages : "[]");
+    show_bool(j, "sharedZygote", row->shared_zygote);
     show_str(j, "provider", "local");
     json_key(j, "box");
     if (row->box > 0)

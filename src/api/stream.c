@@ -54,6 +54,30 @@ void stream_event(struct call *call, const char *id, const char *event, struct j
     buf_done(json->buf);
 }
 
+// No comment may come between its pieces: streams_tick sees a stream of plain bytes meanwhile.
+void stream_long_begin(struct call *call, const char *id, const char *event)
+{
+    if (call->req == NULL)
+        return;
+    call->stream_is_sse = false;
+    sse_long_begin(call->req, id, event);
+}
+
+void stream_long_data(struct call *call, const char *data, size_t len)
+{
+    if (call->req != NULL)
+        sse_long_data(call->req, data, len);
+}
+
+void stream_long_end(struct call *call)
+{
+    if (call->req == NULL)
+        return;
+    call->written_ns = clock_ns();
+    sse_long_end(call->req);
+    call->stream_is_sse = true;
+}
+
 void stream_write(struct call *call, const void *data, size_t len)
 {
     if (call->req == NULL)

@@ -90,11 +90,12 @@ static void put_escape(struct buf *buf, unsigned char c)
 {
     static const char plain[] = "\"\\\b\f\n\r\t";
     static const char letters[] = "\"\\bfnrt";
+    static const char hex[] = "0123456789abcdef";
+    char text[] = {'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]};
     const char *at = c != '\0' ? strchr(plain, c) : NULL;
     if (at != NULL)
-        (void)buf_printf(buf, "\\%c", letters[at - plain]);
-    else
-        (void)buf_printf(buf, "\\u%04x", (unsigned)c);
+        text[1] = letters[at - plain];
+    (void)buf_append(buf, text, at != NULL ? 2 : sizeof text);
 }
 
 // Copies in runs: most text needs no escape at all.
@@ -104,7 +105,7 @@ static void put_text(struct buf *buf, const char *data, size_t len)
     (void)buf_append_char(buf, '"');
     while (i < len) {
         unsigned char c = (unsigned char)data[i];
-        size_t step = utf8_step(data + i, len - i);
+        size_t step = c < 0x80 ? 1 : utf8_step(data + i, len - i);
         if (step > 0 && c >= 0x20 && c != '"' && c != '\\') {
             i += step;
             continue;

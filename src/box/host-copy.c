@@ -70,6 +70,7 @@ static const struct host_row rows[] = {
     {"maven/logging",             HOST_CONFIG},
     {"julia",                     HOST_CONFIG},
     {"octave.conf",               HOST_CONFIG},
+    {"matplotlibrc",              HOST_CONFIG},
  // pictures, documents, screens
     {"fonts",                     HOST_CONFIG},
     {"ImageMagick-*",             HOST_CONFIG},

@@ -18,8 +18,9 @@ enum {
 
 // How the maker is watched and stopped.
 struct image_watch {
-    int stop_fd;                              // readable when the work shall end; -1 for never
-    void (*say)(void *arg, const char *line); // a line of progress; may be NULL
+    int stop_fd;                               // readable when the work shall end; -1 for never
+    void (*say)(void *arg, const char *line);  // a line of progress; may be NULL
+    void (*tick)(void *arg, const char *line); // one that the next takes the place of; may be NULL
     void *arg;
 };
 
@@ -32,9 +33,11 @@ struct import_limits {
 int image_import(int data_fd, const char *name, int archive_fd, const struct import_limits *limits,
                  const struct image_watch *watch, struct err *err);
 
-// `from` is "debian:SUITE"; `packages` are names with commas between, installed beside the base.
-int image_build(int data_fd, const char *name, const char *from, const char *packages,
+// The recipe must say `from`.
+struct recipe;
+int image_build(int data_fd, const char *name, const struct recipe *recipe,
                 const struct image_watch *watch, struct err *err);
+// "debian:SUITE"
 int image_from_check(const char *from, struct err *err);
 // Appends a comma-separated list to another, each name checked.
 int image_packages_add(struct buf *packages, const char *list, struct err *err);

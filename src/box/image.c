@@ -10,6 +10,7 @@
 
 #include "base/fd.h"
 #include "box/image-internal.h"
+#include "box/recipe.h"
 
 bool image_name_valid(const char *name)
 {
@@ -30,6 +31,18 @@ int image_name_check(const char *name, struct err *err)
         name);
 }
 
+static int missing(const char *name, struct err *err)
+{
+    if (recipe_find(name) != NULL)
+        return err_set(err, ERR_NOT_FOUND,
+                       "there is no image '%s' yet: 'cay image build %s' makes it", name, name);
+    return err_set(
+        err, ERR_NOT_FOUND,
+        "there is no image '%s' ('cay image ls' shows those there are, 'cay image build' "
+        "and 'cay image import' make one)",
+        name);
+}
+
 static int open_named(int images_fd, const char *name, struct image *ret, struct err *err)
 {
     enum { TRIES = 5 };
@@ -42,8 +55,7 @@ static int open_named(int images_fd, const char *name, struct image *ret, struct
         (void)nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
     }
     if (lock == -ENOENT)
-        return err_set(err, ERR_NOT_FOUND,
-                       "there is no image '%s' ('cay image ls' shows those there are)", name);
+        return missing(name, err);
     if (lock == -EWOULDBLOCK)
         return err_set(err, ERR_UNAVAILABLE, "image '%s' is being removed", name);
     if (lock < 0)
@@ -67,11 +79,7 @@ int image_open(int data_fd, const char *name, struct image *ret, struct err *err
     }
     auto_fd images = images_open(data_fd, /* create= */ false, err);
     if (images < 0) {
-        if (err->code == ERR_NOT_FOUND)
-            (void)err_set(
-                err, ERR_NOT_FOUND,
-                "there is no image '%s' ('cay image build' and 'cay image import' make one)", name);
-        return -1;
+        return err->code == ERR_NOT_FOUND ? missing(name, err) : -1;
     }
     return open_named(images, name, ret, err);
 }

@@ -17,6 +17,18 @@ void watch_say(const struct image_watch *watch, const char *fmt, ...)
     watch->say(watch->arg, line);
 }
 
+void watch_tick(const struct image_watch *watch, const char *fmt, ...)
+{
+    if (watch->tick == NULL)
+        return;
+    char line[256];
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(line, sizeof line, fmt, ap);
+    va_end(ap);
+    watch->tick(watch->arg, line);
+}
+
 bool watch_stopped(const struct image_watch *watch, struct err *err)
 {
     struct pollfd stop = {.fd = watch->stop_fd, .events = POLLIN};

@@ -11,6 +11,8 @@
 
 void watch_say(const struct image_watch *watch, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+void watch_tick(const struct image_watch *watch, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
 // Whether we were asked to stop; fills err if so.
 bool watch_stopped(const struct image_watch *watch, struct err *err);
 

@@ -38,6 +38,8 @@ int cmd_create(int argc, char **argv);
 int cmd_ls(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_exec(int argc, char **argv);
+int cmd_code(int argc, char **argv);
+int cmd_repl(int argc, char **argv);
 int cmd_shell(int argc, char **argv);
 int cmd_ps(int argc, char **argv);
 int cmd_logs(int argc, char **argv);

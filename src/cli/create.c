@@ -24,7 +24,7 @@ enum create_flag {
 };
 
 static const struct opt opts[] = {
-    {"image",       'i', "NAME", "what it stands on ('cay image ls' on the server)",      "host"        },
+    {"image",       'i', "NAME", "what it stands on ('cay image ls' on the server)",      "the server's"},
     {"memory",      'm', "SIZE", "most memory",                                           "the server's"},
     {"cpus",        'c', "N",    "most processor time, in cores; 0.5 is half of one",     "the server's"},
     {"pids",        'p', "N",    "most processes and threads",                            "the server's"},

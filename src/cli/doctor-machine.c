@@ -23,6 +23,7 @@
 #include "box/slots.h"
 #include "box/tool.h"
 #include "cli/doctor.h"
+#include "cli/host-tools.h"
 #include "wire/spawner-msg.h"
 
 // --- who and where ---
@@ -323,4 +324,25 @@ void check_program(const struct check *check, const struct doctor *doctor, struc
         found(ret, DOCTOR_MISSING, "there, but '%s --version' fails", check->name);
         advise(ret, "apt-get install --reinstall %s", check->arg);
     }
+}
+
+void check_languages(const struct check *check, const struct doctor *doctor, struct finding *ret)
+{
+    (void)check;
+    (void)doctor;
+    struct host_tools tools = host_tools_find("");
+    auto_buf there, missing, command;
+    buf_init(&there, 256);
+    buf_init(&missing, 256);
+    buf_init(&command, 256);
+    host_tools_present(tools, &there);
+    host_tools_missing(tools, &missing);
+    host_tools_command(tools, "", &command);
+    if (there.len > 0)
+        found(ret, DOCTOR_OK, "%s", buf_str(&there));
+    if (missing.len == 0)
+        return;
+    found(ret, DOCTOR_NOTE, "without %s", buf_str(&missing));
+    advise(ret, "%s%s'cay image build data' makes an image that has them", buf_str(&command),
+           command.len > 0 ? "; or " : "");
 }

@@ -103,7 +103,7 @@ void scratch_done(struct scratch *scratch);
 
 // doctor-machine.c
 check_fn check_root, check_kernel, check_container, check_capabilities, check_settings;
-check_fn check_memory, check_files, check_pids, check_slots, check_program;
+check_fn check_memory, check_files, check_pids, check_slots, check_program, check_languages;
 // doctor-namespaces.c
 check_fn check_userns, check_namespaces, check_proc, check_pidfd, check_seccomp;
 // doctor-mounts.c

@@ -2,10 +2,7 @@
 // A command that is followed: the server makes it a process with a log, and we read that to its
 // end, over several connections if one breaks. Interrupting us interrupts the command; doing it
 // twice ends it.
-#include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,11 +11,11 @@
 #include "cli/exec.h"
 #include "cli/follow.h"
 #include "cli/output.h"
+#include "cli/signals.h"
 
 enum {
     INPUT_PIECE = 256 * 1024,
     INPUT_PAUSE_MS = 20,
-    SIGNALS_MAX = 3, // then we end, whatever we are at
 };
 
 struct run {
@@ -30,45 +27,7 @@ struct run {
     int exit_code; // where a second one has ended us
 };
 
-// -- signals: told through a pipe, so that whoever waits for something else hears of them
-
-static int wake[2] = {-1, -1};
-static volatile sig_atomic_t caught, times;
-
-static void note_signal(int number)
-{
-    int kept = errno;
-    caught = number;
-    times = times + 1;
-    if (times >= SIGNALS_MAX) // whatever it is that we wait for, it does not come
-        _exit(128 + number);
-    (void)!write(wake[1], "", 1);
-    errno = kept;
-}
-
-static int catch_signals(struct err *err)
-{
-    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
-    const struct sigaction action = {.sa_handler = note_signal, .sa_flags = SA_RESTART};
-    if (wake[0] < 0 && pipe2(wake, O_CLOEXEC | O_NONBLOCK) < 0)
-        return err_sys(err, errno, "make a pipe");
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        struct sigaction old;
-        if (sigaction(numbers[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN) // as with nohup
-            (void)sigaction(numbers[i], &action, NULL);
-    }
-    return 0;
-}
-
-// The signal that came since the last time, or 0.
-static int take_signal(void)
-{
-    char bytes[16];
-    int number = 0;
-    while (read(wake[0], bytes, sizeof bytes) > 0)
-        number = caught;
-    return number;
-}
+// -- signals
 
 // Asks for something about the process; what comes of it is seen in the stream.
 static void ask(const struct run *run, const char *method, const char *action, const char *json)
@@ -99,7 +58,7 @@ static void pass_on(struct run *run, int number)
 static int on_signal(void *data, struct err *err)
 {
     struct run *run = data;
-    int number = take_signal();
+    int number = signals_take();
     if (number == 0)
         return 0;
     if (run->signal != 0 || run->options->session != NULL) {
@@ -130,7 +89,7 @@ static int take_event(void *data, const struct event *event, struct err *err)
 // Not 0: interrupted.
 static int pause_input(struct run *run, struct err *err)
 {
-    struct pollfd wait = {.fd = wake[0], .events = POLLIN};
+    struct pollfd wait = {.fd = signals_fd(), .events = POLLIN};
     return poll(&wait, 1, INPUT_PAUSE_MS) > 0 ? on_signal(run, err) : 0;
 }
 
@@ -251,9 +210,9 @@ int exec_follow(struct remote *remote, const struct exec_options *o, struct err 
         .follow = {.remote = remote     },
         .output = { .out = STDOUT_FILENO, .err = STDERR_FILENO},
     };
-    if (catch_signals(err) < 0)
+    if (signals_catch(err) < 0)
         return -1;
-    struct http_call call = {.wake_fd = wake[0], .on_wake = on_signal, .wake_data = &run};
+    struct http_call call = {.wake_fd = signals_fd(), .on_wake = on_signal, .wake_data = &run};
     bool binary = o->input && !o->stdin_is_text && o->session == NULL;
     if (o->input && !o->stdin_is_text && o->session != NULL)
         return err_set(err, ERR_INVALID, "standard input of a session must be text (UTF-8)");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `cay image build|import|ls|rm`.
+// `cay image import|ls|rm`, and what the commands of images share (image.h).
 #include "box/image.h"
 
 #include <errno.h>
@@ -24,42 +24,31 @@
 #include "box/data.h"
 #include "box/image-make.h"
 #include "cli/cli.h"
+#include "cli/image.h"
 
-#define DATA_HELP "where Cay keeps its things; else the variable CAY_DATA"
+enum { LIST_SIZE = 1024 * 1024 };
 
-enum {
-    WORDS_MAX = 64, // images that one `rm` takes
-    LIST_SIZE = 1024 * 1024,
-};
-
-static int usage(const struct err *err)
+int image_usage(const struct err *err)
 {
     return cli_usage("image", err);
 }
 
-static int usage_text(const char *text)
+int image_usage_text(const char *text)
 {
     struct err err;
     (void)err_set(&err, ERR_INVALID, "%s", text);
-    return usage(&err);
+    return image_usage(&err);
 }
 
-// What the four commands have in common: their words, --data, and how reading them ended.
-struct words {
-    const char *word[WORDS_MAX];
-    int n;
-};
-
-static int add_word(struct words *words, const char *word, struct err *err)
+int image_add_word(struct image_words *words, const char *word, struct err *err)
 {
-    if (words->n >= WORDS_MAX)
-        return err_set(err, ERR_INVALID, "at most %d names at one time", WORDS_MAX);
+    if (words->n >= IMAGE_WORDS_MAX)
+        return err_set(err, ERR_INVALID, "at most %d names at one time", IMAGE_WORDS_MAX);
     words->word[words->n++] = word;
     return 0;
 }
 
-// 0 when the flags are read and the command may go on; else `ret_exit` is the program's exit code.
-static int flags_ended(int which, const struct opt_spec *spec, const struct err *err, int *ret_exit)
+int image_flags_ended(int which, const struct opt_spec *spec, const struct err *err, int *ret_exit)
 {
     if (which == OPT_HELP) {
         opt_print_help(stdout, spec);
@@ -67,13 +56,13 @@ static int flags_ended(int which, const struct opt_spec *spec, const struct err 
         return -1;
     }
     if (which == OPT_FAILED) {
-        *ret_exit = usage(err);
+        *ret_exit = image_usage(err);
         return -1;
     }
     return 0;
 }
 
-static int open_data(const char *path, struct err *err)
+int image_open_data(const char *path, struct err *err)
 {
     if (geteuid() != 0)
         return err_set(err, ERR_DENIED, "images belong to root: run this as root");
@@ -84,13 +73,18 @@ static int open_data(const char *path, struct err *err)
 
 static void say(void *arg, const char *line)
 {
-    (void)arg;
-    (void)fprintf(stderr, "cay: %s\n", line);
+    const struct image_watch *watch = arg;
+    (void)fprintf(stderr, "%scay: %s\n", watch->tick != NULL ? "\r\033[K" : "", line);
 }
 
-// From here on SIGINT, SIGTERM and SIGHUP wait in a descriptor, so that what is half made can be
-// removed before they do what they do.
-static int catch_signals(struct image_watch *ret, struct err *err)
+// On a terminal: stays until the next line takes its place, and so must not be broken into two.
+static void tick(void *arg, const char *line)
+{
+    (void)arg;
+    (void)fprintf(stderr, "\r\033[K     %.70s", line);
+}
+
+int image_catch_signals(struct image_watch *ret, struct err *err)
 {
     sigset_t set;
     (void)sigemptyset(&set);
@@ -103,7 +97,8 @@ static int catch_signals(struct image_watch *ret, struct err *err)
     int fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     if (fd < 0)
         return err_sys(err, errno, "watch for signals");
-    *ret = (struct image_watch){.stop_fd = fd, .say = say};
+    *ret = (struct image_watch){
+        .stop_fd = fd, .say = say, .tick = isatty(STDERR_FILENO) ? tick : NULL, .arg = ret};
     return 0;
 }
 
@@ -123,72 +118,15 @@ static void die_of_signal(const struct image_watch *watch)
     (void)sigprocmask(SIG_UNBLOCK, &set, NULL);
 }
 
-static int made(int r, const struct image_watch *watch, const struct err *err)
+int image_made(int r, const struct image_watch *watch, const struct err *err)
 {
+    if (r < 0 && watch->tick != NULL)
+        (void)fputs("\r\033[K", stderr);
     int code = r < 0 ? cli_fail(err) : CLI_OK;
     if (r < 0)
         die_of_signal(watch);
     fd_close(watch->stop_fd);
     return code;
-}
-
-// -- build
-
-static const struct opt build_opts[] = {
-    {"from",     0,   "debian:SUITE", "the release to take, as debian:bookworm",              NULL        },
-    {"packages", 'p', "A,B,...",      "packages to install beside the base; may be repeated", NULL        },
-    {"data",     0,   "DIR",          DATA_HELP,                                              DATA_DEFAULT},
-};
-enum build_flag { BUILD_FROM, BUILD_PACKAGES, BUILD_DATA, BUILD_MAX };
-
-static const struct opt_spec build_spec = {
-    .usage = "cay image build NAME --from debian:SUITE [--packages A,B,...]",
-    .summary =
-        "Makes an image of Debian's packages with mmdebstrap, from the mirrors that this machine's apt\n"
-        "uses. It holds the smallest Debian with apt and ca-certificates, and what you name.",
-    .opts = build_opts,
-    .n_opts = BUILD_MAX,
-    .more = "examples:\n"
-            "  cay image build web --from debian:bookworm --packages python3,nodejs,git\n"
-            "  cay run --image web -- node --version\n",
-};
-
-static int cmd_image_build(int argc, char **argv)
-{
-    struct words words = {.n = 0};
-    const char *from = NULL, *data = NULL, *value;
-    auto_buf packages;
-    buf_init(&packages, IMAGE_PACKAGES_MAX);
-    struct opt_reader reader;
-    struct err err = {0};
-    int which, code, r = 0;
-    opt_start(&reader, &build_spec, argc, argv);
-    while (r == 0 && (which = opt_next(&reader, &value, &err)) >= 0) {
-        if (which == BUILD_FROM)
-            r = image_from_check(from = value, &err);
-        else if (which == BUILD_PACKAGES)
-            r = image_packages_add(&packages, value, &err);
-        else if (which == BUILD_DATA)
-            data = value;
-        else
-            r = add_word(&words, value, &err);
-    }
-    if (r < 0)
-        return usage(&err);
-    if (flags_ended(which, &build_spec, &err, &code) < 0)
-        return code;
-    if (words.n != 1)
-        return usage_text("build needs one NAME for the image");
-    if (from == NULL)
-        return usage_text("build needs --from, as in --from debian:bookworm");
-    if (image_name_check(words.word[0], &err) < 0)
-        return usage(&err);
-    auto_fd data_fd = open_data(data, &err);
-    struct image_watch watch;
-    if (data_fd < 0 || catch_signals(&watch, &err) < 0)
-        return cli_fail(&err);
-    r = image_build(data_fd, words.word[0], from, buf_str(&packages), &watch, &err);
-    return made(r, &watch, &err);
 }
 
 // -- import
@@ -235,7 +173,7 @@ static int open_archive(const char *path, struct err *err)
 
 static int cmd_image_import(int argc, char **argv)
 {
-    struct words words = {.n = 0};
+    struct image_words words = {.n = 0};
     const char *data = NULL, *value;
     struct import_limits limits = {.bytes = IMPORT_BYTES_MAX, .entries = IMPORT_ENTRIES_MAX};
     struct opt_reader reader;
@@ -248,25 +186,25 @@ static int cmd_image_import(int argc, char **argv)
         else if (which == IMPORT_DATA)
             data = value;
         else
-            r = add_word(&words, value, &err);
+            r = image_add_word(&words, value, &err);
     }
     if (r < 0)
-        return usage(&err);
-    if (flags_ended(which, &import_spec, &err, &code) < 0)
+        return image_usage(&err);
+    if (image_flags_ended(which, &import_spec, &err, &code) < 0)
         return code;
     if (words.n != 2)
-        return usage_text("import needs a NAME and a FILE ('-' for standard input)");
+        return image_usage_text("import needs a NAME and a FILE ('-' for standard input)");
     if (image_name_check(words.word[0], &err) < 0)
-        return usage(&err);
+        return image_usage(&err);
     auto_fd archive = open_archive(words.word[1], &err);
     if (archive < 0)
         return cli_fail(&err);
-    auto_fd data_fd = open_data(data, &err);
+    auto_fd data_fd = image_open_data(data, &err);
     struct image_watch watch;
-    if (data_fd < 0 || catch_signals(&watch, &err) < 0)
+    if (data_fd < 0 || image_catch_signals(&watch, &err) < 0)
         return cli_fail(&err);
     r = image_import(data_fd, words.word[0], archive, &limits, &watch, &err);
-    return made(r, &watch, &err);
+    return image_made(r, &watch, &err);
 }
 
 // -- ls
@@ -365,11 +303,11 @@ static int cmd_image_ls(int argc, char **argv)
         else if (which == LS_DATA)
             data = value;
         else
-            return usage_text("ls takes no names");
+            return image_usage_text("ls takes no names");
     }
-    if (flags_ended(which, &ls_spec, &err, &code) < 0)
+    if (image_flags_ended(which, &ls_spec, &err, &code) < 0)
         return code;
-    auto_fd data_fd = open_data(data, &err);
+    auto_fd data_fd = image_open_data(data, &err);
     struct image_info *infos = NULL;
     size_t n = 0;
     if (data_fd < 0 || image_sweep(data_fd, &err) < 0 || image_list(data_fd, &infos, &n, &err) < 0)
@@ -403,7 +341,7 @@ static const struct opt_spec rm_spec = {
 
 static int cmd_image_rm(int argc, char **argv)
 {
-    struct words words = {.n = 0};
+    struct image_words words = {.n = 0};
     const char *data = NULL, *value;
     struct opt_reader reader;
     struct err err = {0};
@@ -413,15 +351,15 @@ static int cmd_image_rm(int argc, char **argv)
         if (which == RM_DATA)
             data = value;
         else
-            r = image_name_check(value, &err) < 0 ? -1 : add_word(&words, value, &err);
+            r = image_name_check(value, &err) < 0 ? -1 : image_add_word(&words, value, &err);
     }
     if (r < 0)
-        return usage(&err);
-    if (flags_ended(which, &rm_spec, &err, &code) < 0)
+        return image_usage(&err);
+    if (image_flags_ended(which, &rm_spec, &err, &code) < 0)
         return code;
     if (words.n == 0)
-        return usage_text("rm needs the NAME of at least one image");
-    auto_fd data_fd = open_data(data, &err);
+        return image_usage_text("rm needs the NAME of at least one image");
+    auto_fd data_fd = image_open_data(data, &err);
     if (data_fd < 0 || image_sweep(data_fd, &err) < 0)
         return cli_fail(&err);
     code = CLI_OK;
@@ -442,10 +380,11 @@ struct image_command {
 };
 
 static const struct image_command commands[] = {
-    {"build",  "NAME --from debian:SUITE", "make an image of Debian's packages", cmd_image_build },
-    {"import", "NAME FILE|-",              "make an image of a tar archive",     cmd_image_import},
-    {"ls",     "[--json]",                 "list the images",                    cmd_image_ls    },
-    {"rm",     "NAME...",                  "remove images",                      cmd_image_rm    },
+    {"build",  "NAME|FILE",   "make an image of Debian's packages", cmd_image_build },
+    {"recipe", "[NAME]",      "what images can be made of",         cmd_image_recipe},
+    {"import", "NAME FILE|-", "make an image of a tar archive",     cmd_image_import},
+    {"ls",     "[--json]",    "list the images",                    cmd_image_ls    },
+    {"rm",     "NAME...",     "remove images",                      cmd_image_rm    },
 };
 
 enum {
@@ -461,7 +400,7 @@ static void print_overview(FILE *out)
         "commands:\n",
         out);
     for (size_t i = 0; i < N_COMMANDS; i++)
-        (void)fprintf(out, "  %-6s %-24s  %s\n", commands[i].name, commands[i].args,
+        (void)fprintf(out, "  %-6s %-12s  %s\n", commands[i].name, commands[i].args,
                       commands[i].help);
     (void)fputs("\n'cay image COMMAND --help' says more about one.\n", out);
 }
@@ -490,6 +429,7 @@ int cmd_image(int argc, char **argv)
                       near);
     else
         (void)err_set(&err, ERR_INVALID,
-                      "unknown command '%.60s': there are build, import, ls and rm", argv[1]);
-    return usage(&err);
+                      "unknown command '%.60s': there are build, recipe, import, ls and rm",
+                      argv[1]);
+    return image_usage(&err);
 }

@@ -28,6 +28,8 @@ const struct command cli_commands[] = {
     {"ls",         GROUP_SANDBOXES, "list them",                                          cmd_ls     },
     {"info",       GROUP_SANDBOXES, "show one",                                           cmd_info   },
     {"exec",       GROUP_SANDBOXES, "run a command in one",                               cmd_exec   },
+    {"code",       GROUP_SANDBOXES, "run a piece of code in one, or in a new one",        cmd_code   },
+    {"repl",       GROUP_SANDBOXES, "talk to an interpreter in one, or in a new one",     cmd_repl   },
     {"shell",      GROUP_SANDBOXES, "open a terminal in one",                             cmd_shell  },
     {"ps",         GROUP_SANDBOXES, "list its processes",                                 cmd_ps     },
     {"logs",       GROUP_SANDBOXES, "print what a process wrote",                         cmd_logs   },

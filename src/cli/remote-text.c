@@ -22,7 +22,7 @@ const char *remote_text(struct buf *buf, const struct json_node *node, const cha
     return buf_str(buf);
 }
 
-static void write_scalar(struct buf *buf, const struct json_node *node)
+void remote_scalar(struct buf *buf, const struct json_node *node)
 {
     struct json j;
     json_init(&j, buf);
@@ -41,7 +41,7 @@ static void write_node(struct buf *buf, const struct json_node *node)
 {
     bool object = json_is(node, JSON_NODE_OBJECT), first = true;
     if (!object && !json_is(node, JSON_NODE_ARRAY)) {
-        write_scalar(buf, node);
+        remote_scalar(buf, node);
         return;
     }
     (void)buf_append_char(buf, object ? '{' : '[');

@@ -130,6 +130,8 @@ int remote_usage(const struct remote *remote, const char *text); // CLI_USAGE
 int remote_print(const struct remote *remote, const struct answer *answer);
 // A part of an answer as JSON, on standard output, without a line's end.
 void remote_print_node(const struct json_node *node);
+// A node that is neither array nor object, as JSON.
+void remote_scalar(struct buf *buf, const struct json_node *node);
 // Flushes standard output and says if that failed. An exit code.
 int remote_flush(const struct remote *remote);
 

@@ -14,6 +14,7 @@
 
 #include "base/fd.h"
 #include "base/mem.h"
+#include "box/image.h"
 #include "cli/serve.h"
 #include "keeper/keeper.h"
 
@@ -39,6 +40,19 @@ int setup_pid_file(int data_fd, const char *data, struct err *err)
         return errno == EWOULDBLOCK ? is_served(fd, data, err)
                                     : err_sys(err, errno, "lock cay.pid");
     return TAKE_FD(fd);
+}
+
+// --- the image ---
+
+int setup_image(int data_fd, const struct conf *conf, struct err *err)
+{
+    struct image image;
+    if (strcmp(conf->image, IMAGE_HOST) == 0)
+        return 0; // made when it is wanted
+    if (image_open(data_fd, conf->image, &image, err) < 0)
+        return err_wrap(err, "image");
+    image_done(&image);
+    return 0;
 }
 
 // --- whom the daemon runs as ---

@@ -12,13 +12,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/opt.h"
 #include "base/text.h"
 #include "box/data.h"
+#include "box/image.h"
 #include "cli/cli.h"
+#include "cli/host-tools.h"
 #include "keeper/keeper.h"
 
 struct server {
@@ -64,12 +67,30 @@ static void print_call(const struct server *s, const char *body, const char *pat
         (void)printf("%s$(cat %s/admin.token)%s", header, s->conf.data, rest);
 }
 
+// What code will miss in sandboxes that are made of this machine's own programs.
+static void print_lacks(const struct server *s)
+{
+    struct host_tools tools = host_tools_find("");
+    if (strcmp(s->conf.image, IMAGE_HOST) != 0 || host_tools_complete(tools))
+        return;
+    auto_buf names, command;
+    buf_init(&names, 256);
+    buf_init(&command, 256);
+    host_tools_missing(tools, &names);
+    host_tools_command(tools, "", &command);
+    (void)printf(
+        "  lacks   %s, for code in sandboxes: %s%scay image build data, and --image data\n",
+        buf_str(&names), buf_str(&command), command.len > 0 ? "; or " : "");
+}
+
 static void on_serving(void *arg)
 {
     const struct server *s = arg;
     (void)printf("cay %s serves on %s\n", CAY_VERSION, s->url);
     print_token(s);
-    (void)printf("  socket  %s   (no token needed)\n\nTry:\n", s->conf.socket);
+    (void)printf("  socket  %s   (no token needed)\n", s->conf.socket);
+    print_lacks(s);
+    (void)printf("\nTry:\n");
     (void)printf("  curl %s/health\n", s->url);
     print_call(s, "{\"id\":\"demo\"}", "/sandbox");
     print_call(s, "{\"command\":\"echo hello\"}", "/sandbox/demo/exec");
@@ -149,7 +170,8 @@ static int prepare(struct server *s, struct err *err)
     if (data < 0)
         return -1;
     k->status = setup_pid_file(data, s->conf.data, err);
-    if (k->status < 0 || setup_daemon(data, &s->conf, &ids, err) < 0)
+    if (k->status < 0 || setup_image(data, &s->conf, err) < 0 ||
+        setup_daemon(data, &s->conf, &ids, err) < 0)
         return -1;
     k->uid = ids.uid;
     k->gid = ids.gid;
@@ -185,6 +207,7 @@ static int serve(struct server *s, struct err *err)
     s->serving.boxes = (struct keeper_config){
         .data = s->conf.data,
         .boxes = s->conf.boxes,
+        .image = s->conf.image,
         .pool_ready = s->conf.pool,
         .pool_blank = s->conf.pool_blank,
         .preload = strcmp(s->conf.preload, "off") == 0 ? NULL : s->conf.preload,

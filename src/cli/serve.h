@@ -29,6 +29,8 @@ struct serve_ids {
 
 // A lock, and the text of keeper_status. ERR_CONFLICT when another one serves this directory.
 int setup_pid_file(int data_fd, const char *data, struct err *err);
+// Whether there is the image that sandboxes get which name none.
+int setup_image(int data_fd, const struct conf *conf, struct err *err);
 // Finds whom the daemon runs as, and makes its directory.
 int setup_daemon(int data_fd, const struct conf *conf, struct serve_ids *ret, struct err *err);
 // Fills conf->token where nobody has set one; `ret_made` when it was made just now.

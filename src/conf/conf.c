@@ -73,6 +73,8 @@ static const struct row rows[] = {
     ROW(KIND_BOOL, "behind-proxy", behind_proxy, "no", NULL,
         "something in front does TLS: any address may be listened on", ),
     COUNT("boxes", boxes, "1024", 1, 4095, "how many sandboxes may run at once"),
+    TEXT("image", image, "host", "NAME",
+         "what sandboxes stand on that name none, and boxes that are kept ready"),
     COUNT("pool", pool, "16", 0, 1024, "boxes kept ready for new sandboxes"),
     COUNT("pool-blank", pool_blank, "4", 0, 1024, "boxes kept ready for sandboxes that wake"),
     TEXT("preload", preload, "numpy,pandas,matplotlib", "MODULES",

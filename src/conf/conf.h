@@ -25,6 +25,7 @@ struct conf {
     bool behind_proxy; // a listen address that is not loopback is fine
     // the machine
     uint32_t boxes;      // at most, at once
+    char *image;         // of sandboxes that name none, and of the pool
     uint32_t pool;       // boxes kept ready with a blank disk
     uint32_t pool_blank; // boxes kept ready for those that wake
     char *preload;       // modules that Python's zygotes load, by commas; "off": no zygotes

@@ -256,6 +256,7 @@ static int open_fleet(struct daemon *d, struct err *err)
         .keeper = FD_KEEPER,
         .logs_fd = d->logs_fd,
         .process_log = d->conf.process_log,
+        .image = d->conf.image,
         .memory_spare = d->conf.memory_spare,
         .sleep_after_ms = d->conf.sleep_after_ms,
         .tenant_sandboxes = d->conf.tenant_sandboxes,

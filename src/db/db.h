@@ -79,14 +79,16 @@ struct sandbox_row {
     int64_t memory, disk, pids, cpu_milli;
     int64_t sleep_after_ms;
     bool keep_alive, ephemeral;
-    char *env;     // JSON object of strings
-    char *labels;  // JSON object of strings
-    char *user_id; // the caller's own name for whom it is for; may be NULL
-    char *network; // JSON, canonical (egress/policy.h); NULL: "none"
-    char *secrets; // JSON array of their names, in order; NULL: none
-    int64_t box;   // 0: none
-    int64_t run;   // of the keeper that made it
-    int64_t boxes; // how many it has had
+    char *env;          // JSON object of strings
+    char *labels;       // JSON object of strings
+    char *user_id;      // the caller's own name for whom it is for; may be NULL
+    char *network;      // JSON, canonical (egress/policy.h); NULL: "none"
+    char *secrets;      // JSON array of their names, in order; NULL: none
+    char *languages;    // JSON array of names, in order: what it will be asked for; NULL: none
+    bool shared_zygote; // its interpreters may be forks of one that others' are forks of, too
+    int64_t box;        // 0: none
+    int64_t run;        // of the keeper that made it
+    int64_t boxes;      // how many it has had
     int64_t created_ms, updated_ms, active_ms;
 };
 // Sets number. ERR_CONFLICT with sys_errno EEXIST for the id, EADDRINUSE for the slug.
@@ -227,11 +229,14 @@ struct context_row {
     int64_t sandbox;
     char *id;
     char *language;
-    char *cwd, *env;   // as it was made; env is a JSON object
+    char *cwd, *env; // as it was made; env is a JSON object
     int64_t timeout_ms;
     int64_t is_default;
     int64_t box, exec; // of its kernel; 0: none runs
     char *end;         // why none does: "sleep", "oom", ...; "" while one runs
+    int64_t numbers;   // of its cells: all up to this one may have been used
+    int64_t cell,
+        deadline_ms; // one that has run for a while: its number, and when its time is over
     int64_t created_ms, used_ms;
 };
 int db_context_put(struct db *db, const struct context_row *row,

@@ -7,7 +7,8 @@
 // Identity first, then what an update writes, in this order everywhere.
 #define SETTINGS                                                                                   \
     "status, image, memory, disk, pids, cpu_milli, sleep_after_ms, keep_alive, ephemeral, env,"    \
-    " labels, user_id, network, secrets, box, run, boxes, created_ms, updated_ms, active_ms"
+    " labels, user_id, network, secrets, languages, shared_zygote, box, run, boxes, created_ms,"   \
+    " updated_ms, active_ms"
 #define COLUMNS "number, tenant, id, slug, " SETTINGS
 
 void sandbox_row_done(struct sandbox_row *row)
@@ -20,6 +21,7 @@ void sandbox_row_done(struct sandbox_row *row)
     free(row->user_id);
     free(row->network);
     free(row->secrets);
+    free(row->languages);
     *row = (struct sandbox_row){0};
 }
 
@@ -39,6 +41,8 @@ static void read_settings(struct call *call, struct sandbox_row *row)
     row->user_id = get_text(call);
     row->network = get_text(call);
     row->secrets = get_text(call);
+    row->languages = get_text(call);
+    row->shared_zygote = get_bool(call);
     row->box = get_int(call);
     row->run = get_int(call);
     row->boxes = get_int(call);
@@ -63,6 +67,8 @@ static void put_settings(struct call *call, const struct sandbox_row *row)
     put_text(call, row->user_id);
     put_text(call, row->network);
     put_text(call, row->secrets);
+    put_text(call, row->languages);
+    put_int(call, row->shared_zygote);
     put_int(call, row->box);
     put_int(call, row->run);
     put_int(call, row->boxes);
@@ -106,7 +112,7 @@ static int refuse(struct db *db, const struct sandbox_row *row, struct err *err)
 int db_sandbox_add(struct db *db, struct sandbox_row *row, struct err *err)
 {
     static const char text[] = "INSERT INTO sandboxes (tenant, id, slug, " SETTINGS ") VALUES"
-                               " (?,?,?, ?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
+                               " (?,?,?, ?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
     auto_call call;
     if (call_start(&call, db, STMT_SANDBOX_ADD, text, err) < 0)
         return -1;
@@ -148,7 +154,7 @@ int db_sandbox_by_slug(struct db *db, const char *slug, struct sandbox_row *ret,
 int db_sandbox_update(struct db *db, const struct sandbox_row *row, struct err *err)
 {
     static const char text[] = "UPDATE sandboxes SET (" SETTINGS ") ="
-                               " (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) WHERE number = ?";
+                               " (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) WHERE number = ?";
     auto_call call;
     if (call_start(&call, db, STMT_SANDBOX_UPDATE, text, err) < 0)
         return -1;

@@ -118,6 +118,20 @@ static const char *const steps[] = {
     " PRIMARY KEY (sandbox, port)"
     ") STRICT, WITHOUT ROWID;"
     "CREATE INDEX sandboxes_by_id ON sandboxes (id);", // of any tenant: previews by path
+
+    "ALTER TABLE sandboxes ADD COLUMN languages TEXT;"
+    "ALTER TABLE sandboxes ADD COLUMN shared_zygote INTEGER NOT NULL DEFAULT 1;",
+
+    "CREATE TABLE contexts ("
+    " sandbox INTEGER NOT NULL REFERENCES sandboxes (number) ON DELETE CASCADE,"
+    " id TEXT NOT NULL,"
+    " language TEXT NOT NULL, cwd TEXT NOT NULL, env TEXT NOT NULL,"
+    " timeout_ms INTEGER NOT NULL, is_default INTEGER NOT NULL,"
+    " box INTEGER NOT NULL, exec INTEGER NOT NULL, ended TEXT NOT NULL,"
+    " numbers INTEGER NOT NULL, cell INTEGER NOT NULL, deadline_ms INTEGER NOT NULL,"
+    " created_ms INTEGER NOT NULL, used_ms INTEGER NOT NULL,"
+    " PRIMARY KEY (sandbox, id)"
+    ") STRICT, WITHOUT ROWID;",
 };
 
 enum { VERSION = sizeof steps / sizeof steps[0] };

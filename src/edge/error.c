@@ -46,6 +46,8 @@ static const struct {
                                "is not there."                                                                },
     [ERROR_IDEMPOTENCY_KEY_REUSED] = {409, "IDEMPOTENCY_KEY_REUSED",
                                "The Idempotency-Key belongs to another request."                              },
+    [ERROR_CONTEXT_DEAD] = {409, "CONTEXT_DEAD",
+                               "The context's interpreter has ended: restart it, or use another."             },
     [ERROR_SESSION_TERMINATED] = {410, "SESSION_TERMINATED",
                                "The command ended its session's shell."                                       },
     [ERROR_PRECONDITION_FAILED] =
@@ -65,6 +67,9 @@ static const struct {
     [ERROR_HEADERS_TOO_LARGE] = {431, "HEADERS_TOO_LARGE",      "Too many header lines or bytes."               },
     [ERROR_INTERNAL] = {500, "INTERNAL_ERROR",         "Cay misbehaved; its log has the request id."   },
     [ERROR_NOT_IMPLEMENTED] = {501, "NOT_IMPLEMENTED",        "This machine or version cannot do it."         },
+    [ERROR_LANGUAGE_MISSING] =
+        {501, "LANGUAGE_MISSING",
+                               "The sandbox's image has not got that language; the message says what to add." },
     [ERROR_GIT_CLONE_FAILED] = {502, "GIT_CLONE_FAILED",
                                "The git server did not answer as one does, or not in time."                   },
     [ERROR_BAD_GATEWAY] = {502, "BAD_GATEWAY",

@@ -5,12 +5,14 @@
 
 #include "edge/sse-internal.h"
 
+static const char comment[] = ":\n\n";
+
 void sse_begin(struct http_request *req)
 {
     http_add_header(req, "Cache-Control", "no-store");
     http_add_header(req, "X-Accel-Buffering", "no"); // nginx would collect events
     http_stream_begin(req, 200, "text/event-stream");
-    http_stream_probe(req, ":\n\n");
+    http_stream_probe(req, comment);
 }
 
 // Bytes up to the next line end, and how many that has: LF, CR and CR LF are each one.
@@ -69,7 +71,39 @@ void sse_send(struct http_request *req, const char *id, const char *event, const
         http_stream_write(req, buf.data, buf.len);
 }
 
+void sse_long_begin(struct http_request *req, const char *id, const char *event)
+{
+    auto_buf head;
+    buf_init(&head, 1024);
+    append_field(&head, "id: ", id);
+    append_field(&head, "event: ", event);
+    (void)buf_append_str(&head, "data: ");
+    http_stream_probe(req, NULL); // it would end the event
+    http_stream_write(req, head.data, head.len);
+}
+
+void sse_long_data(struct http_request *req, const char *data, size_t len)
+{
+    auto_buf copy;
+    buf_init(&copy, len);
+    if (buf_append(&copy, data, len) < 0) {
+        http_stream_cut(req);
+        return;
+    }
+    for (size_t i = 0; i < copy.len; i++) {
+        if (copy.data[i] == '\n' || copy.data[i] == '\r')
+            copy.data[i] = ' ';
+    }
+    http_stream_write(req, copy.data, copy.len);
+}
+
+void sse_long_end(struct http_request *req)
+{
+    http_stream_write(req, "\n\n", 2);
+    http_stream_probe(req, comment);
+}
+
 void sse_comment(struct http_request *req)
 {
-    http_stream_write(req, ":\n\n", 3);
+    http_stream_write(req, comment, sizeof comment - 1);
 }

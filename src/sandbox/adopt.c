@@ -9,6 +9,8 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "sandbox/context.h"
+#include "sandbox/kernel.h"
 #include "sandbox/process.h"
 #include "sandbox/sandbox-internal.h"
 #include "sandbox/session.h"
@@ -178,6 +180,8 @@ void adopt_listed(struct sandbox *s)
     struct fleet *fleet = s->fleet;
     processes_adopt(s);
     sessions_adopt(s);
+    contexts_adopt(s);
+    kernels_adopt(s);
     box_link_drop_orphans(s->box);
     reach_bind(s, NULL);
     fleet->adoption->asked--;
@@ -191,6 +195,7 @@ void adopt_unlisted(struct sandbox *s)
         return;
     processes_lost(fleet, s->row.number);
     sessions_lost(fleet, s->row.number);
+    contexts_lost(fleet, s->row.number);
     fleet->adoption->asked--;
     finish_if_done(fleet);
 }
@@ -209,14 +214,15 @@ static void row_lost(struct fleet *fleet, struct sandbox *s)
     sandbox_event(s, "lost", "{\"reason\":\"box_lost\"}");
     processes_lost(fleet, s->row.number);
     sessions_lost(fleet, s->row.number);
+    contexts_lost(fleet, s->row.number);
 }
 
 static int copy_row(void *data, const struct sandbox_row *row)
 {
     struct fleet *fleet = data;
     struct sandbox_row mine = *row;
-    char **texts[] = {&mine.id,     &mine.slug,    &mine.image,   &mine.env,
-                      &mine.labels, &mine.user_id, &mine.network, &mine.secrets};
+    char **texts[] = {&mine.id,      &mine.slug,    &mine.image,   &mine.env,      &mine.labels,
+                      &mine.user_id, &mine.network, &mine.secrets, &mine.languages};
     struct err err = {0};
     if (fleet_tenant(fleet, row->tenant, &err) == NULL) {
         log_line(LOG_ERROR, "a sandbox without a tenant", "sandbox", row->id, "error", err.msg,

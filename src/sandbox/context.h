@@ -98,7 +98,8 @@ struct cell *cell_find(struct sandbox *s, const char *id, struct err *err);
 struct cell *cell_ref(struct cell *cell);
 void cell_unref(struct cell *cell); // takes NULL
 const char *cell_id(const struct cell *cell);
-const char *cell_context(const struct cell *cell); // its id
+const char *cell_context(const struct cell *cell); // its id; NULL: a language without contexts
+const struct language *cell_language(const struct cell *cell);
 void cell_code(const struct cell *cell, const char **ret, size_t *ret_len);
 void cell_cancel(struct cell *cell); // taken out of the queue, or interrupted and then killed
 
@@ -115,10 +116,14 @@ struct cell_event {
     enum cell_event_type type;
     const char *bytes; // lent until the next call into this room
     size_t len;
+    size_t total; // of the whole event: more than `len` of a part
 };
 
 // The event at place `n`, from 0. 1, 0 when it has not happened yet, -1 and err.
 int cell_event(struct cell *cell, uint64_t n, struct cell_event *ret, struct err *err);
+// The same, but only the bytes from `at` on, and at most `max` of them.
+int cell_event_part(struct cell *cell, uint64_t n, size_t at, size_t max, struct cell_event *ret,
+                    struct err *err);
 
 struct cell_end {
     bool success; // it came to its end without an error
@@ -132,6 +137,9 @@ struct cell_end {
     struct err err;      // with context_died, or never begun: what happened, in words
 };
 bool cell_has_ended(const struct cell *cell);
+// It was begun before the daemon was started again: what it wrote and showed until then is lost,
+// and its events begin at 0 once more.
+bool cell_is_rest(const struct cell *cell);
 const struct cell_end *cell_end(const struct cell *cell);
 
 // `fn` is called, from the loop, whenever events have been added. One that is freed is not called.
@@ -144,3 +152,5 @@ void cell_follower_free(struct cell_follower *follower);
 struct contexts;                         // of one sandbox
 void contexts_adopt(struct sandbox *s);  // after a restart of the daemon: rows and jobs
 void contexts_forget(struct sandbox *s); // the box is gone, or the sandbox leaves memory
+void contexts_lost(struct fleet *fleet,
+                   int64_t sandbox); // rows with a kernel, of a box that is gone

@@ -118,7 +118,7 @@ static void fill_row(struct fleet *fleet, int64_t tenant, const struct sandbox_s
         .tenant = tenant,
         .id = copy(settings->id != NULL ? settings->id : made),
         .status = SANDBOX_SLEEPING,
-        .image = copy(settings->image != NULL ? settings->image : "host"),
+        .image = copy(settings->image != NULL ? settings->image : fleet->config.image),
         .memory = or_default(settings->limits.memory, d.memory),
         .disk = or_default(settings->limits.disk, d.disk),
         .pids = or_default(settings->limits.pids, d.pids),
@@ -132,6 +132,8 @@ static void fill_row(struct fleet *fleet, int64_t tenant, const struct sandbox_s
         .user_id = copy_given(settings->user_id),
         .network = copy_given(settings->network),
         .secrets = copy_given(settings->secrets),
+        .languages = copy_given(settings->languages),
+        .shared_zygote = !settings->own_zygote,
         .created_ms = now,
         .updated_ms = now,
         .active_ms = now,
@@ -151,7 +153,8 @@ static bool same_settings(const struct sandbox_row *a, const struct sandbox_row 
            a->sleep_after_ms == b->sleep_after_ms && a->keep_alive == b->keep_alive &&
            a->ephemeral == b->ephemeral && same_text(a->env, b->env) &&
            same_text(a->labels, b->labels) && same_text(a->user_id, b->user_id) &&
-           same_text(a->network, b->network) && same_text(a->secrets, b->secrets);
+           same_text(a->network, b->network) && same_text(a->secrets, b->secrets) &&
+           same_text(a->languages, b->languages) && a->shared_zygote == b->shared_zygote;
 }
 
 static int use_existing(struct sandbox *s, const struct sandbox_row *wanted, struct err *err)

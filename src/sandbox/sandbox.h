@@ -25,6 +25,7 @@ struct fleet_config {
     int keeper;           // socket
     int logs_fd;          // directory for the logs of processes
     uint64_t process_log; // bytes kept of each stream
+    const char *image;    // of sandboxes that name none, and of boxes made ahead; NULL: "host"
     uint64_t memory_spare;
     int64_t sleep_after_ms;
     int64_t tenant_sandboxes, tenant_running, tenant_memory, tenant_disk; // default quotas
@@ -55,7 +56,7 @@ struct fleet_stats {
 void fleet_stats(const struct fleet *fleet, struct fleet_stats *ret);
 
 // Histograms of seconds, for /metrics.
-enum fleet_timing { TIMING_CREATE, TIMING_WAKE, TIMING_EXEC, TIMING_MAX };
+enum fleet_timing { TIMING_CREATE, TIMING_WAKE, TIMING_EXEC, TIMING_CELL, TIMING_MAX };
 enum { TIMING_BUCKETS = 14 };
 extern const double timing_bounds[TIMING_BUCKETS]; // upper bounds, seconds
 struct timing {
@@ -71,7 +72,7 @@ void fleet_count_end(struct fleet *fleet, enum end_reason reason);
 
 struct sandbox_settings {
     const char *id;           // NULL: one is made up
-    const char *image;        // NULL: "host"
+    const char *image;        // NULL: the default
     struct box_limits limits; // 0 in a field: the default
     int64_t sleep_after_ms;   // -1: the default
     bool keep_alive, ephemeral;
@@ -79,6 +80,8 @@ struct sandbox_settings {
     const char *user_id;      // NULL: none
     const char *network;      // as in struct sandbox_row: canonical; NULL: "none"
     const char *secrets;
+    const char *languages; // as in struct sandbox_row; NULL: none
+    bool own_zygote;       // not the shared one
 };
 
 enum {                      // which of them a PATCH changes
@@ -89,6 +92,8 @@ enum {                      // which of them a PATCH changes
     PATCH_LABELS = 1u << 4,
     PATCH_NETWORK = 1u << 5,
     PATCH_SECRETS = 1u << 6,
+    PATCH_LANGUAGES = 1u << 7,
+    PATCH_ZYGOTE = 1u << 8,
 };
 
 bool sandbox_id_valid(const char *id);

@@ -28,10 +28,11 @@ static void swap_texts(struct patch *p)
         unsigned which;
         char **a, **b;
     } texts[] = {
-        {PATCH_ENV,     &row->env,     &p->row.env    },
-        {PATCH_LABELS,  &row->labels,  &p->row.labels },
-        {PATCH_NETWORK, &row->network, &p->row.network},
-        {PATCH_SECRETS, &row->secrets, &p->row.secrets},
+        {PATCH_ENV,       &row->env,       &p->row.env      },
+        {PATCH_LABELS,    &row->labels,    &p->row.labels   },
+        {PATCH_NETWORK,   &row->network,   &p->row.network  },
+        {PATCH_SECRETS,   &row->secrets,   &p->row.secrets  },
+        {PATCH_LANGUAGES, &row->languages, &p->row.languages},
     };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         if (p->which & texts[i].which) {
@@ -55,6 +56,8 @@ static void set_plain(const struct patch *p)
         row->sleep_after_ms = p->row.sleep_after_ms;
     if (p->which & PATCH_KEEP_ALIVE)
         row->keep_alive = p->row.keep_alive;
+    if (p->which & PATCH_ZYGOTE)
+        row->shared_zygote = p->row.shared_zygote;
 }
 
 static int patch_rows(struct patch *p, struct err *err)
@@ -172,10 +175,12 @@ static struct patch *patch_new(struct sandbox *s, const struct sandbox_settings 
     p->row.sleep_after_ms =
         which & PATCH_SLEEP_AFTER ? settings->sleep_after_ms : s->row.sleep_after_ms;
     p->row.keep_alive = which & PATCH_KEEP_ALIVE ? settings->keep_alive : s->row.keep_alive;
+    p->row.shared_zygote = !settings->own_zygote;
     p->row.env = copy_if(which & PATCH_ENV, settings->env);
     p->row.labels = copy_if(which & PATCH_LABELS, settings->labels);
     p->row.network = copy_if(which & PATCH_NETWORK, settings->network);
     p->row.secrets = copy_if(which & PATCH_SECRETS, settings->secrets);
+    p->row.languages = copy_if(which & PATCH_LANGUAGES, settings->languages);
     return p;
 }
 

@@ -6,7 +6,7 @@ from api_helpers import at_once, eventually
 
 FIELDS = {"success", "sandboxId", "id", "slug", "status", "image", "limits", "labels", "userId", "provider", "box", "boxes",
           "sleepAfter", "keepAlive", "ephemeral", "createdAt", "updatedAt", "lastActiveAt", "workspaceSyncedAt",
-          "network", "secrets"}
+          "network", "secrets", "languages", "sharedZygote"}
 
 
 def test_create(api):
@@ -74,7 +74,7 @@ def test_bad_settings(api, body, words):
     assert api.ok("GET", "/sandbox")["sandboxes"] == before  # nothing was touched
 
 
-@pytest.mark.parametrize("field", ["languages", "sync", "restore", "durable"])
+@pytest.mark.parametrize("field", ["snapshot", "sync", "restore", "durable"])
 def test_parts_that_are_not_there(api, box, field):
     for value in ("x", None, [], True):
         api("POST", "/sandbox", {field: value}).error(400, "INVALID_REQUEST", field, "not supported")

@@ -35,6 +35,14 @@ BODIES = {
     "getStats": None,
     "getEvents": None,
     "exec": {"argv": ["touch", "/workspace/harm"]},
+    "runCode": {"code": "open('/workspace/harm', 'w')"},
+    "getCode": None,
+    "createContext": {"id": "made"},
+    "listContexts": None,
+    "getContext": None,
+    "deleteContext": None,
+    "interruptContext": None,
+    "restartContext": None,
     "createSession": {"id": "made"},
     "listSessions": None,
     "getSession": None,
@@ -72,6 +80,7 @@ BODIES = {
     "gitCommit": {"message": "harm"},
     "openPort": {"port": 3000},
     "listPorts": None,
+    "listLanguages": None,
     "closePort": None,
     "putSecret": {"value": "harm", "upstream": "https://api.example.com"},
     "listSecrets": None,
@@ -132,9 +141,9 @@ def state_of(client):
     boxes = client.ok("GET", "/sandbox?limit=1000")["sandboxes"]
     state = {"sandboxes": boxes}
     for box in boxes:
-        for part in ("sessions", "processes", "events?limit=1000"):
+        for part in ("sessions", "contexts", "processes", "events?limit=1000"):
             state[box["id"], part] = client.ok("GET", f"/sandbox/{box['id']}/{part}")
-    return without(state, "stats", "lastActiveAt", "duration", "cpu", "peakMemory")
+    return without(state, "stats", "lastActiveAt", "lastUsed", "duration", "cpu", "peakMemory")
 
 
 # -- raw bytes

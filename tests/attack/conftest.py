@@ -76,9 +76,9 @@ def new_tenant(admin):
 
 
 class World:
-    """What the attacks are after: a sandbox of alice's with a session, a process and some words in a file."""
+    """What the attacks are after: a sandbox of alice's with a session, a context, a process and some words in a file."""
 
-    box, session, process = "Victim.1", "work", "svc"
+    box, session, process, context = "Victim.1", "work", "svc", "calc"
 
     def __init__(self, alice):
         self.alice = alice
@@ -86,12 +86,14 @@ class World:
         alice.ok("POST", f"/sandbox/{self.box}/sessions", {"id": self.session})
         alice.exec(self.box, {"session": self.session, "command": "export SECRET=ours; echo ours > /workspace/file"})
         alice.start(self.box, {"command": "echo started; exec cat", "id": self.process})
+        alice.ok("POST", f"/sandbox/{self.box}/contexts", {"id": self.context, "language": "bash"})
+        self.cell = alice.ok("POST", f"/sandbox/{self.box}/code", {"code": "SECRET=ours", "context": self.context})["id"]
         path = f"/sandbox/{self.box}/processes/{self.process}"
         alice.ok("POST", f"{path}/wait", {"log": "started", "timeout": "60s"})
 
     @property
     def ids(self):
-        return {"id": self.box, "sid": self.session, "pid": self.process, "tid": self.alice.id, "name": self.alice.name, "port": "3000", "path": "workspace/file"}
+        return {"id": self.box, "sid": self.session, "pid": self.process, "tid": self.alice.id, "name": self.alice.name, "port": "3000", "path": "workspace/file", "cid": self.context, "cell": self.cell}
 
     def state(self):
         state = state_of(self.alice)

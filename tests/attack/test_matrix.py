@@ -130,13 +130,13 @@ def test_another_tenants_ids_in_ones_own_sandbox(server, routes, mallory, world)
     mallory.ok("PUT", f"/sandbox/{world.box}", {})
     mine = state_of(mallory)
     for route in routes:
-        inner = {"sid": world.session, "pid": world.process}
+        inner = {"sid": world.session, "pid": world.process, "cid": world.context, "cell": world.cell}
         if not set(route.params) & set(inner):
             continue
         body = json.dumps(route.body).encode() if route.body else b""
         for box in ("own", world.box):
             for name in ids_like(inner[route.params[-1]]) if box == "own" else [inner[route.params[-1]]]:
-                target = route.at(id=box, sid=name, pid=name)
+                target = route.at(id=box, sid=name, pid=name, cid=name, cell=name)
                 reply = ask(server, f"{route.method} {target}", mallory.token, body=body)
                 is_error(reply, 400, 404, 405)
                 assert box != world.box or reply.status == 404
@@ -151,6 +151,10 @@ def test_other_ways_to_name_another_tenants_things(mallory, world):
         headers = {"Last-Event-ID": last}
         reply = mallory.stream("POST", path, {"command": "true"}, headers)
         is_error(reply, 400, 404)
+    path = "/sandbox/own/code"
+    is_error(mallory("POST", path, {"code": "echo $SECRET", "context": world.context}), 404)
+    for last in (f"{world.cell}:0", f"{world.box}/{world.cell}:0", f"../{world.cell}:0"):
+        is_error(mallory.stream("POST", path, {"code": "1"}, {"Last-Event-ID": last}), 400, 404)
     listed = mallory("GET", "/sandbox?limit=1000&label=k").json
     assert listed["sandboxes"] == []
     after = mallory("GET", f"/sandbox?after={world.box[:-1]}").json

@@ -123,6 +123,8 @@ static void assert_same(const struct sandbox_row *a, const struct sandbox_row *b
     assert_same_text(a->user_id, b->user_id);
     assert_same_text(a->network, b->network);
     assert_same_text(a->secrets, b->secrets);
+    assert_same_text(a->languages, b->languages);
+    assert_int_equal(a->shared_zygote, b->shared_zygote);
     assert_true(a->box == b->box && a->run == b->run && a->boxes == b->boxes);
     assert_true(a->created_ms == b->created_ms && a->updated_ms == b->updated_ms);
     assert_true(a->active_ms == b->active_ms);
@@ -159,6 +161,8 @@ CHECK_CASE(a_sandbox)
         .user_id = (char[]){EVIL},
         .network = (char[]){"\"internet\""},
         .secrets = (char[]){"[\"a\",\"b\"]"},
+        .languages = (char[]){"[\"bash\",\"python\"]"},
+        .shared_zygote = true,
         .box = 6,
         .run = INT64_MIN,
         .boxes = 7,
