@@ -32,9 +32,11 @@ from both; what each takes from its first byte of output on stands beside it."""
 
 
 def first(number, part, what, target):
+    form = "{:.3f}x" if target < 0.1 else "{:.2f}x"
+    parts = ("create", "context", "code")
     return [
-        timed(number, part, what, part, "three requests", "bare", target, "create", "context", "code"),
-        timed(number, part, "the same in two requests", part, "two requests", "bare", target),
+        timed(number, part, what, part, "three requests", "bare", target, *parts, form=form),
+        timed(number, part, "the same in two requests", part, "two requests", "bare", target, form=form),
     ]
 
 

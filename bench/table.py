@@ -54,7 +54,7 @@ class Line:
         return [self.number, self.what, self.form.format(figure), self.target_text(), verdict, detail]
 
 
-def timed(number, part, what, line, ours, other, target, *beside):
+def timed(number, part, what, line, ours, other, target, *beside, form="{:.2f}x"):
     """The ratio of two medians."""
     return Line(
         number,
@@ -62,7 +62,8 @@ def timed(number, part, what, line, ours, other, target, *beside):
         what,
         lambda r: r.ratio(line, ours, other),
         target,
-        lambda r: f"fastest tenth {r.ratio(line, ours, other, P10):.2f}x; " + r.times(line, ours, other, *beside),
+        lambda r: f"fastest tenth {form.format(r.ratio(line, ours, other, P10))}; " + r.times(line, ours, other, *beside),
+        form=form,
     )
 
 

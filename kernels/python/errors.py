@@ -5,6 +5,7 @@ from cay_kernel.own import BUILTINS as __builtins__
 
 import traceback
 
+from cay_kernel import cell
 from cay_kernel.jsontext import dumps
 from cay_kernel.own import PREFIX
 
@@ -67,11 +68,11 @@ def _format(error):
 
 
 def _shorten(error):
-    """Where the user's part of it begins."""
+    """Where the user's part of it begins: an event loop's steps may stand between ours and those."""
     step = error.__traceback__
-    while step is not None and step.tb_frame.f_code.co_filename.startswith(PREFIX):
+    while step is not None and step.tb_frame.f_code.co_filename not in cell.sources:
         step = step.tb_next
-    return step
+    return step or error.__traceback__
 
 
 def _clean(summary, seen):

@@ -44,7 +44,8 @@ def note_libraries():
         file = getattr(module, "__file__", None)
         if "." in name or not isinstance(file, str) or name.startswith(("cay_", "_")) or name == "__main__":
             continue
-        base = os.path.dirname(os.path.dirname(file) if hasattr(module, "__path__") else file)
+        is_package = os.path.basename(file).startswith("__init__.")
+        base = os.path.dirname(os.path.dirname(file) if is_package else file)
         if base == standard or base.startswith(os.path.join(standard, "lib-dynload")):
             continue
         _libraries[name] = (base, file, _stamp(file))
@@ -156,21 +157,19 @@ def find_other_library():
     for name, (base, file, stamp) in _libraries.items():
         if _stamp(file) != stamp:
             return "this box has another %s" % name
-    ahead = []
-    bases = {base for base, _, _ in _libraries.values()}
-    last = max((sys.path.index(base) for base in bases if base in sys.path), default=0)
-    for entry in sys.path[:last]:
-        if entry.startswith(os.path.dirname(os.__file__)) or entry.endswith(".zip"):
-            continue
-        ahead.append(entry)
-        try:
-            names = {name.split(".")[0] for name in os.listdir(entry or ".")}
-        except OSError:
-            continue
-        for name in names & _libraries.keys():
-            if _libraries[name][0] not in ahead:
+    standard = os.path.dirname(os.__file__)
+    for name, (base, _, _) in _libraries.items():
+        for entry in sys.path if base in sys.path else ():
+            if entry == base:
+                break
+            if not entry.startswith(standard) and not entry.endswith(".zip") and _has(entry or ".", name):
                 return "this box has its own %s in %s" % (name, entry or os.getcwd())
     return None
+
+
+def _has(directory, name):
+    path = directory + "/" + name
+    return os.access(path, os.F_OK) or os.access(path + ".py", os.F_OK)
 
 
 def forget_places():

@@ -143,8 +143,8 @@ def join_box(setup, fds, uid, gid, files):
     resource.setrlimit(resource.RLIMIT_CORE, (1, 1))
     os.umask(0o022)
     os.chdir("/")
-    signal.pthread_sigmask(signal.SIG_SETMASK, [])
     load_filter(setup)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
     return seat
 
 
@@ -170,12 +170,22 @@ def place_streams(ends):
     close_from(62)
 
 
-def be_kernel(setup, fds, uid, gid, files):
+def enter(setup, fds, uid, gid, files):
+    return take_seat(join_box(setup, fds, uid, gid, files))
+
+
+def be_kernel(ends):
     from cay_kernel import main
 
-    place_streams(take_seat(join_box(setup, fds, uid, gid, files)))
-    prctl("dumpable", PR_SET_DUMPABLE, 1)
-    main.run()
+    try:
+        place_streams(ends)
+        prctl("dumpable", PR_SET_DUMPABLE, 1)
+        main.run()
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    os._exit(1)
 
 
 # -- in the zygote
@@ -207,13 +217,13 @@ class Planter:
             return 1
 
     def live(self):
+        # Whatever happens, this process is no zygote. While it enters a box nothing is imported or read, not even
+        # for a traceback: the files are that box's, and not all of its powers are gone.
         try:
-            be_kernel(self.setup, *self.wanted)
-        except BaseException:  # whatever it was: this process is not a zygote
-            import traceback
-
-            traceback.print_exc()
-        os._exit(1)
+            ends = enter(self.setup, *self.wanted)
+        except BaseException:
+            os._exit(1)
+        be_kernel(ends)
 
     def plant(self, fds, uid, gid, files):
         self.wanted = (fds, uid, gid, files)
@@ -221,7 +231,9 @@ class Planter:
         check("setns pid", libc.setns(fds[0], NEWPID))
         flags = CLONE_VM | CLONE_VFORK | CLONE_FILES | signal.SIGCHLD
         helper = check("clone", libc.clone(self.callback, self.top, flags, None))
-        os.waitpid(helper, 0)
+        _, status = os.waitpid(helper, 0)
+        if os.WIFSIGNALED(status):  # its box has ended: who knows what it left half done in our memory
+            os._exit(1)
         if self.pidfd is None:
             raise Step("fork", -(self.pid or 0))
         return self.pid, self.pidfd
@@ -270,6 +282,7 @@ def become_ready(sock):
 
     setup = read_setup()
     prctl("dumpable", PR_SET_DUMPABLE, 0)
+    signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals())  # a box may signal a fork before it is its own
     libc.prctl(PR_SET_NAME, b"python3", 0, 0, 0)
     preload(setup["preload"])
     main.prepare()

@@ -129,6 +129,7 @@ struct zygote { // of one image; unused without
     unsigned failures;   // in a row
     int64_t due_ns;      // when the next one shall be started
     int64_t patience_ns; // until when the one that loads shall be ready
+    int64_t answer_ns;   // until when the one that is ready shall answer; 0: it was asked nothing
     int64_t used_ns;
     char why[64]; // the last one did not become ready
 };

@@ -24,6 +24,7 @@
 enum {
     IDLE_MS = 10 * 60 * 1000, // of one that is not the pool's
     PATIENCE_MS = 60 * 1000,  // for its libraries
+    ANSWER_MS = 2000,         // for a fork: it takes some milliseconds
     BACK_OFF_MS = 1000,       // after a death, doubled with each
     BACK_OFF_MAX_MS = 5 * 60 * 1000,
 };
@@ -283,6 +284,8 @@ void zygote_plant(struct keeper *k, struct box *box, const struct keeper_plant *
         .seat = -1,
     };
     int r = send_plant(k, box, z, msg, p);
+    if (r == 0 && z->answer_ns == 0)
+        z->answer_ns = after_ms(ANSWER_MS);
     if (r < 0) {
         (void)err_sys(&err, -r, "ask the zygote");
         plant_done(k, p, &err);
@@ -332,6 +335,16 @@ static void planted(struct keeper *k, struct plant *p, const struct zygote_plant
 
 // --- hearing from it
 
+// Whoever has answered is given time for the next one.
+static void has_answered(const struct keeper *k, struct zygote *z)
+{
+    z->answer_ns = 0;
+    for (unsigned i = 0; i < PLANTS_MAX; i++) {
+        if (k->plants[i].id != 0 && k->plants[i].zygote == z->slot)
+            z->answer_ns = after_ms(ANSWER_MS);
+    }
+}
+
 static struct plant *find_plant(struct keeper *k, uint32_t id, uint32_t slot)
 {
     for (unsigned i = 0; i < PLANTS_MAX && id != 0; i++) {
@@ -354,6 +367,7 @@ static void became_ready(struct keeper *k, struct zygote *z)
     uint32_t old = z->slot;
     z->slot = z->next_slot;
     z->next_slot = 0;
+    z->answer_ns = 0;
     z->failures = 0;
     z->patience_ns = 0;
     z->due_ns = after_ms(k->config.zygote_renew_ms);
@@ -392,6 +406,8 @@ void zygote_event(struct keeper *k, struct box *box)
     if (msg.head.type == ZYGOTE_FAILED && n == sizeof msg.failed && msg.head.id == 0 && z != NULL)
         (void)snprintf(z->why, sizeof z->why, "%.*s", (int)sizeof msg.failed.step - 1,
                        msg.failed.step);
+    if (z != NULL && z->slot == box->slot)
+        has_answered(k, z);
     wire_fds_close(&fds);
 }
 
@@ -401,8 +417,10 @@ void zygote_gone(struct keeper *k, uint32_t slot)
     lose_plants(k, slot);
     if (z == NULL)
         return;
-    if (z->slot == slot)
+    if (z->slot == slot) {
         z->slot = 0;
+        z->answer_ns = 0;
+    }
     if (z->next_slot == slot)
         z->next_slot = 0;
     if (z->image != NULL && is_on(k))
@@ -462,7 +480,18 @@ static int64_t due(const struct zygote *z)
 {
     if (z->image == NULL)
         return 0;
-    return z->next_slot != 0 ? z->patience_ns : z->due_ns;
+    int64_t when = z->next_slot != 0 ? z->patience_ns : z->due_ns;
+    return z->answer_ns != 0 && (when == 0 || z->answer_ns < when) ? z->answer_ns : when;
+}
+
+// It was asked for a fork and does not answer: whoever waits hears it, and another takes its place.
+static void give_up(struct keeper *k, struct zygote *z)
+{
+    uint32_t slot = z->slot;
+    z->slot = 0;
+    z->answer_ns = 0;
+    failed(z, "it does not answer");
+    retire(k, slot);
 }
 
 int zygote_wait(const struct keeper *k)
@@ -507,7 +536,9 @@ void zygote_work(struct keeper *k)
         int64_t when = due(z);
         if (when == 0 || clock_ns() < when)
             continue;
-        if (z->next_slot != 0)
+        if (z->answer_ns != 0 && clock_ns() >= z->answer_ns)
+            give_up(k, z);
+        else if (z->next_slot != 0)
             end_begin(k, &k->boxes[z->next_slot]); // it takes too long; its end is heard
         else if (is_idle(z))
             zygote_forget(k, z);

@@ -174,7 +174,8 @@ uint32_t kernel_link_exec(const struct kernel_link *link);
 int kernel_link_pid(const struct kernel_link *link);
 struct buf *kernel_link_outgoing(struct kernel_link *link);
 void kernel_link_flush(struct kernel_link *link);
-void kernel_link_drain(struct kernel_link *link);                    // what its streams have
+void kernel_link_settle(struct kernel_link *link); // before a cell; the context may die of it
+void kernel_link_drain(struct kernel_link *link);  // what its streams have
 void kernel_link_set_deadline(struct kernel_link *link, int64_t ms); // 0: none
 void kernel_link_interrupt(struct kernel_link *link);
 void kernel_link_watch_long(struct kernel_link *link, bool on); // cell_on_long comes

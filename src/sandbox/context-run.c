@@ -87,9 +87,17 @@ void context_unsend(struct context *c)
     c->s->contexts->queued += cell->len;
 }
 
+static bool can_begin(const struct context *c)
+{
+    return c->link != NULL && kernel_link_is_free(c->link) && c->current == NULL &&
+           c->queue != NULL;
+}
+
 void context_pump(struct context *c)
 {
-    if (c->link == NULL || !kernel_link_is_free(c->link) || c->current != NULL || c->queue == NULL)
+    if (can_begin(c))
+        kernel_link_settle(c->link);
+    if (!can_begin(c))
         return;
     c->current = take_first(c);
     put_cell(c, c->current);

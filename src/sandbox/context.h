@@ -43,7 +43,7 @@ struct context_info {
     const struct language *language;
     const char *cwd; // as it was made
     enum context_status status;
-    enum end_reason end; // with CONTEXT_DEAD
+    enum end_reason end;    // with CONTEXT_DEAD
     const char *end_detail; // "sleep", "exit code 3", "protocol", ...; NULL: nothing more
     bool is_default;
     int64_t timeout_ms; // of a cell that names none

@@ -29,6 +29,7 @@ struct asked {
         struct plant_spec plant;
     } u;
     keeper_fn fn;
+    plant_fn planted; // of KEEPER_PLANT, instead
     void *data;
 };
 
@@ -89,7 +90,9 @@ static int send_one(struct keeper_link *k, const struct asked *a, struct err *er
 
 static void answer(struct asked *a, const struct keeper_event *ev, const struct err *err)
 {
-    if (a->fn != NULL)
+    if (a->planted != NULL)
+        a->planted(a->data, a->u.plant.box, a->u.plant.exec, err);
+    else if (a->fn != NULL)
         a->fn(a->data, ev, err);
     else if (ev != NULL)
         fd_close(ev->guest);
@@ -191,9 +194,10 @@ void keeper_usage(struct fleet *fleet, uint64_t box, keeper_fn fn, void *data)
     submit_box(fleet, KEEPER_USAGE, box, NULL, 0, fn, data);
 }
 
-void keeper_plant(struct fleet *fleet, uint64_t box, uint32_t id, keeper_fn fn, void *data)
+void keeper_plant(struct fleet *fleet, uint64_t box, uint32_t id, plant_fn fn)
 {
-    struct asked *a = asked_new(fleet, KEEPER_PLANT, fn, data);
+    struct asked *a = asked_new(fleet, KEEPER_PLANT, NULL, fleet);
+    a->planted = fn;
     a->u.plant = (struct plant_spec){
         .box = box, .exec = id, .uid = KERNEL_UID, .gid = KERNEL_GID, .files = EXEC_FILES};
     submit(fleet, a);

@@ -9,6 +9,8 @@
 #include "sandbox/kernel-json.h"
 #include "sandbox/kernel-link-internal.h"
 
+enum { ACKS_MAX = 1000 }; // that wait to be read: an honest kernel has one
+
 void kernel_hear_broke(struct kernel_link *link, const char *what)
 {
     struct context_death death = {.end = END_KILLED, .detail = "protocol", .reason = "protocol"};
@@ -133,6 +135,8 @@ static const char *on_cell_frame(struct kernel_link *link, struct frame *frame)
         return frame->type;
     // Also one that nobody knows: a daemon before us may have begun it, and it waits.
     if (is_display && link->c != NULL) {
+        if (++link->acks > ACKS_MAX)
+            return "displays without waiting";
         (void)frame_put(&link->outgoing, "ack", cell, "", 0);
         kernel_link_flush(link);
     }

@@ -13,6 +13,7 @@ struct kernel_link {
     bool is_ready, is_asked, is_open; // it said `ready`, was told `open`, said `opened`
     bool is_held;
     bool is_drained; // since frames were read last
+    bool is_strange; // taken over: what it says first may be of a cell that nobody knows
     uv_poll_t polls[WATCHES];
     bool watched[WATCHES];
     uv_timer_t deadline; // of its beginning, or of the cell that runs
@@ -20,6 +21,7 @@ struct kernel_link {
     uv_timer_t side; // a cell has become a long one; or the next may begin
     unsigned handles;
     struct buf outgoing;
+    unsigned acks; // put into it since it was empty last
     struct frame_reader reader;
     uint64_t counted; // of the reader's memory, in the sandbox's
 };

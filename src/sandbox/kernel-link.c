@@ -232,6 +232,8 @@ void kernel_link_flush(struct kernel_link *link)
         done += (size_t)n;
     }
     buf_consume(out, done);
+    if (out->len == 0)
+        link->acks = 0;
     if (out->len == 0 && out->cap > OUTGOING_KEEP)
         buf_done(out);
 }
@@ -280,6 +282,23 @@ static void on_control(uv_poll_t *poll, int status, int events)
     context_ref(c);
     if ((hear(link) || status < 0) && link->c != NULL)
         unwatch(link, WATCH_CONTROL);
+    context_unref(c);
+}
+
+// What a cell wrote that only a daemon before us knew is not the next one's.
+void kernel_link_settle(struct kernel_link *link)
+{
+    struct context *c = link->c;
+    if (!link->is_strange)
+        return;
+    context_ref(c);
+    link->is_strange = false;
+    (void)hear(link);
+    link->is_drained = false;
+    if (link->c != NULL)
+        kernel_link_drain(link);
+    buf_reset(&c->idle_out);
+    buf_reset(&c->idle_err);
     context_unref(c);
 }
 
@@ -486,6 +505,7 @@ struct kernel_link *kernel_link_adopt(struct context *c, uint32_t exec)
         return NULL;
     }
     link->is_ordinary = link->is_ready = link->is_asked = link->is_open = true;
+    link->is_strange = true;
     frame_reader_resume(&link->reader);
     begun(link);
     return link;

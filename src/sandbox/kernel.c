@@ -62,30 +62,18 @@ static bool take_parked(struct sandbox *s, enum kernel_kind kind, const struct j
 
 // --- a fork
 
-struct planting {
-    struct fleet *fleet;
-    uint64_t box;
-    uint32_t id;
-};
-
-static void on_planted(void *data, const struct keeper_event *ev, const struct err *err)
+static void on_planted(struct fleet *fleet, uint64_t box, uint32_t id, const struct err *err)
 {
-    struct planting *p = data;
-    (void)ev;
     if (err != NULL)
-        kernel_plant_failed(p->fleet, p->box, p->id, err);
-    free(p);
+        kernel_plant_failed(fleet, box, id, err);
 }
 
 static void plant(struct sandbox *s, const struct job_events *events, void *data,
                   struct kernel_begun *ret)
 {
-    struct planting *p = calloc(1, sizeof *p);
-    if (p == NULL)
-        abort();
-    *p = (struct planting){s->fleet, box_link_number(s->box), box_link_next_id(s->box)};
-    *ret = (struct kernel_begun){.job = job_new_asked(s, p->id, events, data)};
-    keeper_plant(s->fleet, p->box, p->id, on_planted, p);
+    uint32_t id = box_link_next_id(s->box);
+    *ret = (struct kernel_begun){.job = job_new_asked(s, id, events, data)};
+    keeper_plant(s->fleet, box_link_number(s->box), id, on_planted);
 }
 
 void kernel_plant_failed(struct fleet *fleet, uint64_t number, uint32_t id, const struct err *err)

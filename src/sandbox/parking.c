@@ -47,40 +47,26 @@ static struct ready_box *find(struct fleet *fleet, uint64_t number)
 
 // --- Python
 
-struct planting {
-    struct fleet *fleet;
-    uint64_t box;
-};
-
 // The box may be in use by now: then somebody may wait for it.
-static void on_planted(void *data, const struct keeper_event *ev, const struct err *err)
+static void on_planted(struct fleet *fleet, uint64_t number, uint32_t id, const struct err *err)
 {
-    struct planting *planting = data;
-    struct fleet *fleet = planting->fleet;
-    struct ready_box *box = find(fleet, planting->box);
-    (void)ev;
+    struct ready_box *box = find(fleet, number);
+    struct parking *p = fleet->parking;
     if (err != NULL && box != NULL)
         box->parked &= ~(1u << KERNEL_PYTHON);
     else if (err != NULL)
-        kernel_plant_failed(fleet, planting->box, PARKED_FIRST + KERNEL_PYTHON, err);
-    if (fleet->parking != NULL) {
-        fleet->parking->under_way = false;
-        if (err != NULL)
-            fleet->parking->not_before_ns = clock_ns() + AGAIN_MS * NS_PER_MS;
-        schedule(fleet->parking, err != NULL ? AGAIN_MS : 0);
-    }
-    free(planting);
+        kernel_plant_failed(fleet, number, id, err);
+    p->under_way = false;
+    if (err != NULL)
+        p->not_before_ns = clock_ns() + AGAIN_MS * NS_PER_MS;
+    schedule(p, err != NULL ? AGAIN_MS : 0);
 }
 
 static void park_python(struct fleet *fleet, struct ready_box *box)
 {
-    struct planting *planting = calloc(1, sizeof *planting);
-    if (planting == NULL)
-        abort();
-    *planting = (struct planting){.fleet = fleet, .box = box->number};
     box->parked |= 1u << KERNEL_PYTHON;
     fleet->parking->under_way = true;
-    keeper_plant(fleet, box->number, PARKED_FIRST + KERNEL_PYTHON, on_planted, planting);
+    keeper_plant(fleet, box->number, PARKED_FIRST + KERNEL_PYTHON, on_planted);
 }
 
 // --- Node

@@ -201,7 +201,8 @@ void keeper_disk_drop(struct fleet *fleet, uint64_t disk, keeper_fn fn, void *da
 void keeper_disk_list(struct fleet *fleet, uint64_t above, keeper_fn fn, void *data);
 void keeper_usage(struct fleet *fleet, uint64_t box, keeper_fn fn, void *data);
 // A fork of the zygote as exec `id` of the box: its guest tells the rest.
-void keeper_plant(struct fleet *fleet, uint64_t box, uint32_t id, keeper_fn fn, void *data);
+typedef void (*plant_fn)(struct fleet *fleet, uint64_t box, uint32_t id, const struct err *err);
+void keeper_plant(struct fleet *fleet, uint64_t box, uint32_t id, plant_fn fn);
 // Takes the descriptor.
 void keeper_network(struct fleet *fleet, uint64_t box, int listener, keeper_fn fn, void *data);
 

@@ -56,6 +56,20 @@ def test_state_outlives_the_daemon(own):
     assert context(api, "own")["status"] == "idle"
 
 
+def test_a_cell_that_is_lost_leaves_nothing_to_the_next(own):
+    server, api = own
+    run(api, "own", "n = 0")
+    code = "import time\nprint('lost', flush=True); time.sleep(0.05); print('lost'); n += 1"
+    with api.stream("POST", "/sandbox/own/code", {"language": "python", "code": code}) as stream:
+        for event in stream:
+            if "lost" in str(event.data):
+                break
+        kill_daemon(server, api)
+    eventually(lambda: api.exec("own", "true")["exitCode"] == 0)
+    time.sleep(0.3)
+    assert text(run(api, "own", "print(n)")) == "1\n"
+
+
 def test_a_long_cell_outlives_the_daemon(own):
     server, api = own
     run(api, "own", "1")

@@ -13,7 +13,7 @@ import time
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 NODE = os.environ.get("CAY_TEST_NODE", "node")
-PATIENCE = 120  # seconds; the machine may be busy
+PATIENCE = int(os.environ.get("CAY_TEST_PATIENCE", "120"))  # seconds; the machine may be busy
 CONTROL_IN, CONTROL_OUT = 60, 61
 
 

@@ -705,10 +705,12 @@ CHECK_CASE(an_idle_kernel_goes_on)
     (void)kit_heard(0);
     die_and_come_back();
     assert_int_equal(info("a").status, CONTEXT_IDLE);
+    kit_print(0, "of a cell nobody knows any more");
+    kit_say(0, "done", 1, "{\"count\":2}");
     run = kit_cell("a", "y", 0);
     unsigned number = run->cell->number;
     assert_true(number > 1);
-    kit_say(0, "display", 1, "{}"); // of a cell nobody knows any more
+    kit_say(0, "display", 1, "{}");
     kit_say(0, "done", 1, "{\"count\":2}");
     kit_say(0, "result", number, "{\"text\":\"y\"}");
     kit_finish(0, number, 3);

@@ -115,7 +115,9 @@ static uint32_t hear(uint16_t type, union request *ret)
     struct wire_fds fds;
     turn();
     ret = ret != NULL ? ret : &mine;
-    assert_true(wire_recv(kit.keeper, ret, sizeof *ret, &fds, MSG_DONTWAIT) > 0);
+    do // boxes that are ready get an interpreter; this keeper has none
+        assert_true(wire_recv(kit.keeper, ret, sizeof *ret, &fds, MSG_DONTWAIT) > 0);
+    while (ret->head.type == KEEPER_PLANT);
     assert_int_equal(ret->head.type, type);
     return ret->head.id;
 }
@@ -124,8 +126,12 @@ static void hear_nothing(void)
 {
     union request msg;
     struct wire_fds fds;
+    ssize_t n;
     turn();
-    assert_int_equal(wire_recv(kit.keeper, &msg, sizeof msg, &fds, MSG_DONTWAIT), -EAGAIN);
+    do
+        n = wire_recv(kit.keeper, &msg, sizeof msg, &fds, MSG_DONTWAIT);
+    while (n > 0 && msg.head.type == KEEPER_PLANT);
+    assert_int_equal(n, -EAGAIN);
 }
 
 static void no_disks(void) // which a new daemon asks for
