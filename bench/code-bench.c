@@ -91,7 +91,7 @@ static int read_flags(struct code_bench *b, int argc, char **argv)
 int main(int argc, char **argv)
 {
     struct code_bench b = {
-        .starts = 150, .slow_starts = 40, .cells = 1500, .prints = 11, .contexts = 100};
+        .starts = 100, .slow_starts = 25, .cells = 1000, .prints = 9, .contexts = 100};
     struct rlimit files = {.rlim_cur = 8192, .rlim_max = 8192};
     report_begin("code-bench");
     (void)setrlimit(RLIMIT_NOFILE, &files);

@@ -199,6 +199,7 @@ __cay_next() {
             __cay_e=("${__cay_w[@]}")
             ;;
         open) __cay_open || builtin break ;;
+        ping) __cay_send pong "$__cay_n" '{}' ;;
         *) __cay_read_text || builtin break ;;
         esac
     done

@@ -22,6 +22,7 @@ const GROUP = 'cell';
 let active = null; // the cell that runs
 let count = 0;
 let control = null; // the socket that frames come from
+let wasStopped = false; // by the thread of interrupt.js
 let taken; // a value on its way out of the inspector
 
 Object.defineProperty(globalThis, 'cay.take', {
@@ -132,11 +133,15 @@ function onReply(cell, failure, reply) {
 }
 
 function take(cell, failure, reply) {
-  if (failure !== null) {
-    // The process is about to end, or has sent itself a signal, which Node takes for the same: no cell can run again.
-    if (!process._exiting) say(`the interpreter has lost its state: ${failure.message}\n`);
-    wire.exit(process.exitCode ?? 1);
+  if (failure !== null && /terminated/.test(failure.message)) {
+    settle(cell, { __proto__: null, payload: INTERRUPTED[1] });
     return;
+  }
+  if (failure !== null) {
+    if (wire.isEnding()) return;
+    // A process that sends itself a signal has ended for Node, even if it lives: no cell can run again.
+    say(`the interpreter has lost its state: ${failure.message}\n`);
+    wire.exit(1);
   }
   const { result, exceptionDetails: details } = reply;
   cell.hasObjects ||= result.objectId !== undefined;
@@ -192,12 +197,15 @@ function run(cell) {
   interrupt.drain();
 }
 
+// Node's count of what keeps it awake may be wrong after a callback of a timer was stopped: then the end of all
+// waiting is not noticed any more, but nothing is taken for it that is none.
 function pend() {
   interrupt.watch(onInterrupt);
-  control?.unref();
+  if (!wasStopped) control?.unref();
 }
 
 function onInterrupt(number) {
+  wasStopped = true;
   if (active?.number === number) finish(active, INTERRUPTED);
 }
 
@@ -247,8 +255,14 @@ function install(socket) {
   control = socket;
   process.setUncaughtExceptionCaptureCallback(onException);
   process.on('beforeExit', () => {
-    if (active !== null) finish(active, NEVER);
+    if (active === null) return;
+    if (interrupt.isInterrupted(active.number)) onInterrupt(active.number);
+    else finish(active, NEVER);
   });
 }
 
-module.exports = { begin, install, settle, giveUp };
+function isRunning() {
+  return active !== null;
+}
+
+module.exports = { begin, install, settle, giveUp, isRunning };

@@ -22,34 +22,59 @@ function findWatchdog() {
 
 const watchdog = findWatchdog();
 const tick = process._tickCallback;
+const { load, store, add, notify } = Atomics;
 const THREAD = `
 const vm = require('vm');
 const { parentPort, workerData } = require('worker_threads');
 const { Session } = require('inspector');
-const sleep = new vm.Script('Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0)');
+const { readFileSync } = require('fs');
+const { startSigintWatchdog, stopSigintWatchdog } = process.binding('contextify');
+// Signals that come before the watchdog is there are found, later ones end the script.
+globalThis.sleep = () => {
+  startSigintWatchdog();
+  if (!stopSigintWatchdog()) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);
+};
+const script = new vm.Script('sleep()');
 function stop() {
   const session = new Session();
   session.connectToMainThread();
   session.post('Runtime.terminateExecution', () => {});
   session.disconnect();
 }
+// What the main thread is doing: R or S..., and for how long it has run.
+function look() {
+  const text = readFileSync('/proc/self/task/' + process.pid + '/stat', 'latin1');
+  const fields = text.slice(text.lastIndexOf(')') + 2).split(' ');
+  return { isAsleep: fields[0] === 'S', ticks: Number(fields[11]) + Number(fields[12]) };
+}
+// It hears nothing: it has run for a while, or slept, since it was told. On a busy machine it may do neither.
+function isDeaf(cell, heard) {
+  const { ticks } = look();
+  for (let asleep = 0; asleep < 10; ) {
+    if (Atomics.wait(workerData, 1, heard, 50) !== 'timed-out') return false;
+    if (Atomics.load(workerData, 0) !== cell) return false;
+    const now = look();
+    if (now.ticks - ticks >= 10) return true;
+    asleep = now.isAsleep ? asleep + 1 : 0;
+  }
+  return true;
+}
 function interrupted() {
   const cell = Atomics.load(workerData, 0);
   if (cell === 0) return;
   const heard = Atomics.load(workerData, 1);
+  Atomics.store(workerData, 2, cell);
   parentPort.postMessage(cell);
-  if (Atomics.wait(workerData, 1, heard, 200) === 'timed-out' && Atomics.load(workerData, 0) === cell) stop();
+  if (isDeaf(cell, heard)) stop();
 }
-parentPort.postMessage(0);
 for (;;) {
   try {
-    sleep.runInThisContext({ breakOnSigint: true });
-  } catch {
-    interrupted();
-  }
+    script.runInThisContext({ breakOnSigint: true });
+  } catch {}
+  interrupted();
 }`;
 
-const shared = new Int32Array(new SharedArrayBuffer(8)); // the cell that may be stopped; messages heard
+const shared = new Int32Array(new SharedArrayBuffer(12)); // the cell that may be stopped; messages heard; the cell of the last one
 const options = Object.freeze({ breakOnSigint: true, displayErrors: false });
 let thread = null;
 let task = null;
@@ -86,23 +111,24 @@ function drain() {
   if (tick !== undefined) tick();
 }
 
-function hadSignal() {
-  if (watchdog === null) return false;
-  watchdog.start();
-  return watchdog.stop();
-}
-
 // A cell begins, and signals that came before are not meant for it. 0: it has ended.
 function arm(cell) {
-  if (cell !== 0) hadSignal();
-  Atomics.store(shared, 0, cell);
+  if (cell !== 0 && watchdog !== null) {
+    watchdog.start();
+    watchdog.stop(); // forgets them
+  }
+  store(shared, 0, cell);
 }
 
 function listen(onInterrupt, message) {
-  Atomics.add(shared, 1, 1);
-  Atomics.notify(shared, 1);
-  if (message !== 0) onInterrupt(message);
-  else if (hadSignal()) onInterrupt(Atomics.load(shared, 0)); // it came while the thread was not there
+  add(shared, 1, 1);
+  notify(shared, 1);
+  onInterrupt(message);
+}
+
+// Was it interrupted, though the message may not have come yet?
+function isInterrupted(cell) {
+  return load(shared, 2) === cell;
 }
 
 function watch(onInterrupt) {
@@ -139,4 +165,4 @@ function install() {
   keepSignal();
 }
 
-module.exports = { install, guarded, drain, arm, watch };
+module.exports = { install, guarded, drain, arm, watch, isInterrupted };

@@ -81,6 +81,9 @@ const HANDLERS = {
     cellEnv = [];
     cell.begin(number, wire.text(payload), env, prepare);
   },
+  ping: ({ cell: number }) => {
+    if (!cell.isRunning()) wire.send('pong', number, '{}');
+  },
 };
 
 function onData(bytes) {

@@ -6,11 +6,21 @@
 const fs = require('fs');
 const { readSync, writeSync, openSync, closeSync } = fs;
 const { from, concat, allocUnsafeSlow, byteLength } = Buffer;
-const exit = process.reallyExit.bind(process);
+const reallyExit = process.reallyExit.bind(process);
 const wait = Atomics.wait;
 const naps = new Int32Array(new SharedArrayBuffer(4));
 
 const CHUNK = 1 << 16;
+let isOver = false;
+
+function exit(code) {
+  isOver = true;
+  reallyExit(code);
+}
+
+function isEnding() {
+  return isOver || process._exiting === true;
+}
 
 // Another open file of the same pipe, which is closed in programs that a cell starts. Node offers no
 // other way to that; where there is no /proc the first one has to do.
@@ -157,7 +167,7 @@ function waitForAck(cell) {
   for (;;) {
     const frame = next();
     if (frame === null) feed(readSome());
-    else if (frame.type === 'ack' && frame.cell === cell) return;
+    else if (frame.type === 'ack' && (frame.cell === cell || frame.cell === 0)) return;
   }
 }
 
@@ -186,4 +196,4 @@ function setEnv(variable) {
   return { name, before };
 }
 
-module.exports = { control, writeAll, writeText, quote, put, flush, send, feed, next, waitForAck, text, strings, setEnv, exit };
+module.exports = { control, writeAll, writeText, quote, put, flush, send, feed, next, waitForAck, text, strings, setEnv, exit, isEnding };

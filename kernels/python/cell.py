@@ -21,6 +21,7 @@ SIMPLE = frozenset((int, float, bool, complex))
 TEXT_MAX = 1 << 20
 LEAST_RECURSION = 400
 KEPT_RESULTS = 1000
+PLAIN_ERROR = '{"name":%s,"message":"","traceback":[],"lineNumber":null}'
 # `ls /tmp` is Python as well: such lines are looked at before they are compiled (rewrite.py).
 SHELL_WORDS = frozenset(("ls", "ls ", "ll", "ll ", "cd", "cd ", "pwd", "cat", "who", "pip"))
 
@@ -125,6 +126,16 @@ def _end(number, frames):
         wire.send(b"".join(frames))
 
 
+def end_disturbed(error):
+    """What a cell left behind (a timer, a thread that sends exceptions) has hit us before its end was told."""
+    while wire.cell is not None:
+        try:
+            frame = wire.frame(b"error", wire.cell, PLAIN_ERROR % wire.quote(type(error).__name__))
+            _end(wire.cell, [frame])
+        except BaseException as other:
+            error = other
+
+
 def _leave(error):
     """A child that was forked by the cell has come to its end: not a word to the daemon."""
     code = 0
@@ -224,8 +235,7 @@ def _error_frame(number, error):
     try:
         return wire.frame(b"error", number, load("errors").payload(error, "<cell %d>" % count))
     except BaseException as other:
-        text = '{"name":"%s","message":"","traceback":[],"lineNumber":null}'
-        return wire.frame(b"error", number, text % type(error).__name__)
+        return wire.frame(b"error", number, PLAIN_ERROR % wire.quote(type(error).__name__))
     finally:
         interrupt.pending = False
         interrupt.held -= 1

@@ -53,9 +53,7 @@ class _Cleaner:
         if isinstance(value, dict):
             return self.object(value, depth)
         if isinstance(value, (list, tuple)):
-            return [self.clean(item, depth + 1) for item in list.__iter__(value)] if type(value) is list else [
-                self.clean(item, depth + 1) for item in value
-            ]
+            return [self.clean(item, depth + 1) for item in value]
         return self.clean(_number_of_library(value), depth)
 
     def string(self, value):

@@ -93,13 +93,17 @@ def work():
             if kind is None:
                 return
             if kind == b"run":
+                wire.cell = number  # whatever happens from here on, it has an end
                 run_cell(number, payload, variables)
                 variables = b""
             elif kind == b"env":
                 variables = payload
-        except BaseException:
+            elif kind == b"ping":
+                wire.send(b"pong %d 2\n{}" % number)
+        except BaseException as error:
             if not wire.is_kernel():
                 _exit(1)
+            cell.end_disturbed(error)
 
 
 def next_frame():

@@ -147,7 +147,7 @@ def _layout(pieces):
 
 def _widths(pieces):
     """For each start of a group: how wide it is on one line, with the text up to the next break after it."""
-    widths, ahead, tail, stack = {}, 0, 0, []
+    widths, tail, stack = {}, 0, []
     total, after = [0] * (len(pieces) + 1), [0] * (len(pieces) + 1)
     for at in range(len(pieces) - 1, -1, -1):
         piece = pieces[at]
@@ -231,8 +231,7 @@ def _call(name, *shows):
     """NAME(first, second), where each is given by a function of the value."""
 
     def show(printer, value, cycle):
-        own = type(value).__repr__ is not _CALLED.get(name)
-        if own and name in _CALLED and type(value).__name__ != name:
+        if type(value).__repr__ is not _REPRS[name]:
             return _by_repr(printer, value, cycle)
         start = type(value).__name__ + "("
         if cycle:
@@ -245,7 +244,7 @@ def _call(name, *shows):
     return show
 
 
-_CALLED = {}
+_REPRS = {}  # name: the class's own repr. A subclass with another is shown by that
 
 
 def _deque_bound(value):
@@ -253,14 +252,10 @@ def _deque_bound(value):
 
 
 def _by_repr(printer, value, cycle):
-    for at, line in enumerate(_bounded_repr(value).splitlines() or [""]):
+    for at, line in enumerate(repr(value).splitlines() or [""]):
         if at:
             printer.break_()
         printer.text(line)
-
-
-def _bounded_repr(value):
-    return repr(value)
 
 
 def _type(printer, value, cycle):
@@ -311,19 +306,10 @@ def _namespace(printer, value, cycle):
 def _pattern(printer, value, cycle):
     import re
 
-    flags = value.flags
-    names = []
-    for name in ("TEMPLATE", "IGNORECASE", "LOCALE", "MULTILINE", "DOTALL", "UNICODE", "VERBOSE", "DEBUG"):
-        flag = getattr(re, name, 0)
-        if flag and flags & flag:
-            if name == "VERBOSE" and flags == int(flag):
-                return printer.text("re.compile(%r)" % value.pattern)
-            names.append("re." + name)
+    known = ("IGNORECASE", "LOCALE", "MULTILINE", "DOTALL", "UNICODE", "VERBOSE", "DEBUG")
+    names = ["re." + name for name in known if value.flags & getattr(re, name)]
     printer.begin_group(11, "re.compile(")
-    pattern = repr(value.pattern)
-    raw = pattern[:1] in "uU"
-    prefix = "" if raw else "r"
-    printer.text(prefix + pattern.replace("\\\\", "\\"))
+    printer.text("r" + repr(value.pattern).replace("\\\\", "\\"))
     if names:
         printer.text(",")
         printer.breakable()
@@ -378,7 +364,7 @@ def _learn():
             for kind, show in _LATER.pop(name):
                 found = getattr(module, kind)
                 _SHOWS[found] = show
-                _CALLED[kind] = found.__repr__
+                _REPRS[kind] = found.__repr__
 
 
 def _printer_for(value, kind):

@@ -10,7 +10,9 @@ from cay_kernel import cell
 
 CALL = "get_ipython()."
 # Words that need no % at the start of a line, unless a variable has the name.
-BARE = frozenset(("cd", "ls", "ll", "pip", "conda", "pwd", "cat", "mkdir", "rmdir", "cp", "mv", "rm", "who", "whos", "time", "timeit"))
+BARE = frozenset(
+    ("cd", "ls", "ll", "pip", "conda", "pwd", "cat", "mkdir", "rmdir", "cp", "mv", "rm", "who", "whos", "time", "timeit")
+)
 
 
 def to_python(source):

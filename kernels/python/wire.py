@@ -4,7 +4,7 @@
 from cay_kernel.own import BUILTINS as __builtins__
 
 from _thread import RLock
-from posix import _exit, close, getpid, read, set_inheritable, write
+from posix import _exit, close, getpid, read, set_blocking, set_inheritable, write
 
 from _json import encode_basestring as quote
 
@@ -12,11 +12,12 @@ from cay_kernel import interrupt
 
 CONTROL_IN, CONTROL_OUT = 60, 61
 CHUNK = 1 << 16
+HEADER_MAX = 64
 
 lock = RLock()  # a display from a thread, or from a signal's handler
 cell = None  # the number of the cell that runs
 pid = 0
-_waiting = b""  # bytes that came after the frame that was read
+_came = []  # bytes that were read, and are no frame yet
 
 
 def start():
@@ -43,39 +44,49 @@ def is_kernel():
 
 
 def read_frame():
-    """(type, cell, payload), or None at the end of control in."""
-    global _waiting
-    have = _waiting
-    end = have.find(b"\n")
-    while end < 0:
-        more = read(CONTROL_IN, CHUNK)
-        if not more:
+    """(type, cell, payload), or None at the end of control in, or when something else was put there."""
+    while not any(b"\n" in part for part in _came):
+        if sum(map(len, _came)) > HEADER_MAX or not _read(CHUNK):
             return None
-        have += more
-        end = have.find(b"\n")
-    kind, number, length = have[:end].split()
-    stop = end + 1 + int(length)
+    have = b"".join(_came)
+    end = have.find(b"\n")
+    try:
+        kind, number, length = have[:end].split()
+        number, stop = int(number), end + 1 + int(length)
+    except ValueError:
+        return None
     if len(have) < stop:
-        have = _read_rest(have, stop)
+        have = _read_rest(len(have), stop)
         if have is None:
             return None
-    _waiting = have[stop:]
-    return kind, int(number), have[end + 1 : stop]
+    payload = have[end + 1 : stop]
+    _came[:] = [have[stop:]]
+    return kind, number, payload
 
 
 def _read_rest(have, size):
-    parts, missing = [have], size - len(have)
-    while missing > 0:
-        more = read(CONTROL_IN, missing)
-        if not more:
+    while have < size:
+        if not _read(size - have):
             return None
-        parts.append(more)
-        missing -= len(more)
-    return b"".join(parts)
+        have += len(_came[-1])
+    return b"".join(_came)
+
+
+def _read(size):
+    """Whether there was more. No step of Python is between the call and the list: an exception that a thread of the
+    cell's sends us does not lose what was read. A cell that has closed it has ended its kernel."""
+    while True:
+        try:
+            _came.extend(map(read, (CONTROL_IN,), (size,)))
+            return _came[-1] != b""
+        except BlockingIOError:
+            set_blocking(CONTROL_IN, True)
+        except OSError:
+            return False
 
 
 def has_waiting():
-    return _waiting != b""
+    return any(_came)
 
 
 def frame(kind, number, text):
@@ -84,13 +95,23 @@ def frame(kind, number, text):
     return b"%b %d %d\n%b" % (kind, number, len(payload), payload)
 
 
+def _write(data):
+    try:
+        return write(CONTROL_OUT, data)
+    except BlockingIOError:
+        set_blocking(CONTROL_OUT, True)
+        return 0
+    except OSError:
+        _exit(1)  # nobody would hear of the cell's end
+
+
 def send(data):
     """Whole frames. An interrupt waits until they are out."""
     interrupt.hold()
     try:
         with lock:
             while data:
-                done = write(CONTROL_OUT, data)
+                done = _write(data)
                 if done == len(data):
                     break
                 data = data[done:]

@@ -332,3 +332,16 @@ void handle_code_get(struct call *call)
     else
         reply_running(call, cell);
 }
+
+void handle_code_cancel(struct call *call)
+{
+    struct err err = {0};
+    struct cell *cell = cell_find(call->sandbox, call->param[1], &err);
+    if (cell == NULL) {
+        call_fail(call, &err);
+        return;
+    }
+    if (!cell_has_ended(cell))
+        cell_cancel(cell);
+    call_reply_ok(call);
+}

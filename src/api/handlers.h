@@ -35,6 +35,7 @@ void handle_context_interrupt(struct call *call);
 void handle_context_restart(struct call *call);
 void handle_code(struct call *call);
 void handle_code_get(struct call *call);
+void handle_code_cancel(struct call *call);
 
 void handle_session_create(struct call *call);
 void handle_session_list(struct call *call);

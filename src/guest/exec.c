@@ -262,7 +262,8 @@ static int seat(struct exec *exec, const struct guest_adopt *msg, int seat_fd, s
 
 void guest_adopt(struct guest *guest, const struct guest_adopt *msg, const struct wire_fds *fds)
 {
-    const struct guest_exec as = {.head = msg->head, .flags = GUEST_EXEC_CONTROL | GUEST_EXEC_KEEP};
+    const struct guest_exec as = {
+        .head = msg->head, .flags = GUEST_EXEC_CONTROL | GUEST_EXEC_KEEP | GUEST_EXEC_KEEP_EXIT};
     struct exec *exec;
     struct streams s;
     int r = take_entry(guest, msg->head.id, &exec);

@@ -270,6 +270,7 @@ uint32_t zygote_slots(const struct keeper *k); // to be had beside those of boxe
 void zygote_spawned(struct keeper *k, struct box *box, int pidfd); // takes it
 void zygote_event(struct keeper *k, struct box *box);
 void zygote_gone(struct keeper *k, uint32_t slot); // its slot is free; 0: it was none
+void zygote_client_lost(struct keeper *k);
 void zygote_plant(struct keeper *k, struct box *box, const struct keeper_plant *msg); // answers
 // Begins one for this image; NULL when there are too many.
 struct zygote *zygote_want(struct keeper *k, struct keeper_image *image);

@@ -192,6 +192,16 @@ static void plant_done(struct keeper *k, struct plant *p, const struct err *err)
     *p = (struct plant){.seat = -1};
 }
 
+// Their forks find their seats empty, and end. The next daemon numbers its requests anew.
+void zygote_client_lost(struct keeper *k)
+{
+    for (unsigned i = 0; i < PLANTS_MAX; i++) {
+        k->plants[i].request = 0;
+        if (k->plants[i].id != 0)
+            plant_done(k, &k->plants[i], NULL);
+    }
+}
+
 // Its plants come to nothing with it.
 static void lose_plants(struct keeper *k, uint32_t slot)
 {

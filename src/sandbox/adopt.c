@@ -10,7 +10,6 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "sandbox/context.h"
-#include "sandbox/kernel.h"
 #include "sandbox/process.h"
 #include "sandbox/sandbox-internal.h"
 #include "sandbox/session.h"
@@ -181,7 +180,6 @@ void adopt_listed(struct sandbox *s)
     processes_adopt(s);
     sessions_adopt(s);
     contexts_adopt(s);
-    kernels_adopt(s);
     box_link_drop_orphans(s->box);
     reach_bind(s, NULL);
     fleet->adoption->asked--;

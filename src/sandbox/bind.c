@@ -10,8 +10,8 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "box/limits.h"
-#include "sandbox/language.h"
 #include "sandbox/context.h"
+#include "sandbox/language.h"
 #include "sandbox/sandbox-internal.h"
 #include "sandbox/session.h"
 

@@ -3,6 +3,7 @@
 // a guest says is checked (box/client.c); one that talks nonsense has its box ended by whoever
 // hears of it.
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 
@@ -120,6 +121,14 @@ static void on_listed(struct box_link *box, uint32_t n)
     }
 }
 
+// A fork that a daemon before us asked for, and that came after its guest had told what there is.
+static void end_stranger(struct box_link *box, uint32_t id)
+{
+    struct err ignored;
+    (void)guest_send_signal(box->guest, id, SIGKILL, &ignored);
+    (void)guest_send_forget(box->guest, id, GUEST_FORGET_ALL, &ignored);
+}
+
 static void on_started(struct box_link *box, struct guest_event *ev)
 {
     struct job *job = box_link_find(box, ev->msg.head.id);
@@ -131,6 +140,8 @@ static void on_started(struct box_link *box, struct guest_event *ev)
         job_on_started(job, ev);
     } else if (job == NULL && ev->msg.head.id >= PARKED_FIRST) {
         job_park(job_new_listed(box, ev));
+    } else if (job == NULL) {
+        end_stranger(box, ev->msg.head.id);
     }
     fd_close(ev->out); // what nobody took
     fd_close(ev->err);

@@ -19,6 +19,8 @@ enum {
     CELL_LONG_MS = 100,    // one that runs for longer is in the row
     CELL_IDLE_MAX = 65536, // of each stream, kept for the next cell
     CONTEXT_START_MS = 60000,
+    CELL_WHOLE_MAX = 32768, // what surely fits into a pipe; of more, half may have been sent
+    CELL_HALF_SENT = -1,    // in a row: its deadline, until all of it is in the pipe
 };
 
 // Of all cells of a sandbox.
@@ -54,6 +56,8 @@ struct cell {
     int64_t timeout_ms, begun_ns;
     enum cell_stop stop;
     bool signalled, interrupted, has_failed;
+    bool is_signal_due; // when it is old enough
+    unsigned signals;   // since `stop` was set
     bool is_stored; // its context's row has it
     bool is_rest;   // a daemon before this one has begun it
     cell_fn fn;     // not told yet
@@ -95,6 +99,7 @@ struct context {
     bool is_new;     // has no row yet
     bool is_unsaved; // its row does not say how it is
     bool is_opened;  // its kernel is ready for cells
+    bool is_half;    // its row says CELL_HALF_SENT
     const struct language *language;
     struct context_row row;
     struct kernel_link *link; // NULL: it is dead, or not begun
@@ -156,6 +161,10 @@ void context_unsend(struct context *c);      // to a kernel that is not there an
 void context_begin_first(struct context *c); // it has been opened
 void cell_on_deadline(struct context *c);
 void cell_on_long(struct context *c);
+void cell_on_sent(struct context *c); // all of it, into the pipe
+// Of the rest that a daemon before us has left: the kernel runs nothing any more.
+void cell_on_rest_over(struct context *c);
+uint32_t context_ping(const struct context *c); // what our question is numbered with
 // A frame of the cell that runs. -1: it breaks the protocol.
 int cell_on_frame(struct context *c, struct frame *frame);
 void context_fail_cells(struct context *c, const struct err *err);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What of contexts outlives their memory: rows, and kernels that are taken over after a restart of
-// the daemon. A kernel that idles goes on as if nothing had been. One that was busy for a while is
-// in its row: what is left of that cell is collected under the same id. One that had only just
-// begun is not known: its answers are dropped, and the next cell waits behind it in the kernel.
+// the daemon. Each is asked whether it runs something (`ping`), and until it has answered something
+// does: a cell that was busy for a while is in its row, and what is left of it is collected under
+// the same id; one that had only just begun has no id, and the time that its context gives to cells.
+// A kernel that was sent half a cell cannot be spoken to any more.
 #include <stdlib.h>
 #include <string.h>
 
@@ -127,24 +128,31 @@ struct contexts *contexts_of(struct sandbox *s)
 
 // --- after a restart
 
-// The rest of a cell that a daemon before us has begun.
+// The rest of what a daemon before us has begun; number 0: there may be none.
 static void resume_cell(struct context *c)
 {
     const struct cell_request request = {.code = "", .timeout_ms = c->row.timeout_ms};
     struct err ignored = {0};
-    int64_t left = c->row.deadline_ms - db_now_ms();
+    bool is_known = c->row.cell != 0;
+    int64_t left = is_known ? c->row.deadline_ms - db_now_ms() : c->row.timeout_ms;
     struct cell *cell = cell_new(c, (uint32_t)c->row.cell, &request, &ignored);
     if (cell == NULL)
         return;
     cell->state = CELL_RUNNING;
     cell->begun_ns = clock_ns();
-    cell->is_stored = cell->is_rest = true;
-    cell->end.truncated = true;
+    cell->is_stored = is_known;
+    cell->is_rest = cell->end.truncated = true;
     c->current = cell;
     kernel_link_set_deadline(c->link, left > 1 ? left : 1);
     // It may have shown something to a daemon that died before it could say so.
     (void)frame_put(kernel_link_outgoing(c->link), "ack", cell->number, "", 0);
+    (void)frame_put(kernel_link_outgoing(c->link), "ping", context_ping(c), "", 0);
     kernel_link_flush(c->link);
+}
+
+static bool is_cut_off(const struct context_row *row)
+{
+    return row->cell != 0 && row->deadline_ms == CELL_HALF_SENT;
 }
 
 static int adopt_one(void *data, const struct context_row *row)
@@ -157,14 +165,14 @@ static int adopt_one(void *data, const struct context_row *row)
         row->box == (int64_t)sandbox_box(s) ? box_link_find(s->box, (uint32_t)row->exec) : NULL;
     // Only a job with control pipes can be a kernel.
     if (job != NULL && job->streams.control_in >= 0 && job->streams.control_out >= 0 &&
-        kernel_link_adopt(c, (uint32_t)row->exec) != NULL) {
+        !is_cut_off(row) && kernel_link_adopt(c, (uint32_t)row->exec) != NULL) {
         c->is_opened = true;
-        if (c->row.cell != 0)
-            resume_cell(c);
+        resume_cell(c);
         return 0;
     }
     c->row.box = c->row.exec = c->row.cell = 0;
-    context_set_end(c, row->box == (int64_t)sandbox_box(s) ? "exit" : "box_lost");
+    const char *end = is_cut_off(row) ? "cut off" : "exit"; // what is left of it goes with orphans
+    context_set_end(c, row->box == (int64_t)sandbox_box(s) ? end : "box_lost");
     context_store_or_log(c);
     return 0;
 }

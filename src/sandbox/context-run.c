@@ -10,7 +10,7 @@
 #include "sandbox/kernel-json.h"
 
 // After a signal that may still be on its way: it must not hit the next cell.
-enum { SETTLE_MS = 50 };
+enum { SETTLE_MS = 50, YOUNG_MS = 50, SIGNALS_MAX = 2 };
 
 // --- sending
 
@@ -37,13 +37,35 @@ static void put_cell(struct context *c, const struct cell *cell)
     (void)frame_put(out, "run", cell->number, cell->code, cell->len);
 }
 
+static void signal_cell(struct context *c)
+{
+    struct cell *cell = c->current;
+    int64_t left = cell->timeout_ms - (clock_ns() - cell->begun_ns) / NS_PER_MS;
+    cell->is_signal_due = false;
+    cell->signalled = true;
+    cell->signals++;
+    kernel_link_interrupt(c->link);
+    if (cell->stop != STOP_INTERRUPT)
+        kernel_link_set_deadline(c->link, CELL_GRACE_MS / SIGNALS_MAX);
+    else if (cell->timeout_ms > 0)
+        kernel_link_set_deadline(c->link, left > 1 ? left : 1);
+}
+
+// A kernel does not heed an interrupt before it has taken up the cell, which it does not tell: a
+// young one is given a moment, and one that is to end for certain is asked twice before it is
+// killed.
 static void stop_cell(struct context *c, enum cell_stop why)
 {
-    c->current->stop = why;
-    c->current->signalled = true;
-    kernel_link_interrupt(c->link);
-    if (why != STOP_INTERRUPT)
-        kernel_link_set_deadline(c->link, CELL_GRACE_MS);
+    struct cell *cell = c->current;
+    int64_t age = (clock_ns() - cell->begun_ns) / NS_PER_MS;
+    cell->stop = why;
+    cell->signals = 0;
+    if (age >= YOUNG_MS) {
+        signal_cell(c);
+    } else if (!cell->is_signal_due) {
+        cell->is_signal_due = true;
+        kernel_link_set_deadline(c->link, YOUNG_MS - age);
+    }
 }
 
 // The kernel has it, and nothing before it.
@@ -87,6 +109,18 @@ void context_unsend(struct context *c)
     c->s->contexts->queued += cell->len;
 }
 
+// A large one takes several writes. A daemon after us would go on in the middle of it with frames
+// of its own, and the kernel would run the mixture: the row says that it must not.
+static void note_half(struct context *c)
+{
+    if (c->is_once || kernel_link_outgoing(c->link)->len <= CELL_WHOLE_MAX)
+        return;
+    c->is_half = true;
+    c->row.cell = c->current->number;
+    c->row.deadline_ms = CELL_HALF_SENT;
+    context_store_or_log(c);
+}
+
 static bool can_begin(const struct context *c)
 {
     return c->link != NULL && kernel_link_is_free(c->link) && c->current == NULL &&
@@ -101,6 +135,7 @@ void context_pump(struct context *c)
         return;
     c->current = take_first(c);
     put_cell(c, c->current);
+    note_half(c);
     kernel_link_flush(c->link);
     begin(c);
 }
@@ -204,15 +239,50 @@ static void after_done(struct context *c, const struct cell *cell)
     if (cell->signalled && !cell->interrupted)
         kernel_link_hold(c->link, SETTLE_MS);
     context_pump(c);
-    if (c->is_unsaved || cell->is_stored)
+    if (c->is_unsaved)
         context_store_or_log(c);
+}
+
+// The row first: a daemon that comes after us must not wait for what has been.
+static void end_current(struct context *c, const struct cell_end *end)
+{
+    struct cell *cell = c->current;
+    struct sandbox *s = sandbox_ref(c->s);
+    kernel_link_set_deadline(c->link, 0);
+    kernel_link_watch_long(c->link, false);
+    c->current = NULL;
+    c->is_half = false;
+    c->row.cell = c->row.deadline_ms = 0;
+    c->row.used_ms = db_now_ms();
+    if (cell->is_stored)
+        context_store_or_log(c);
+    cell_ref(cell);
+    context_ref(c);
+    cell_finish(cell, end);
+    after_done(c, cell);
+    context_unref(c);
+    cell_unref(cell);
+    sandbox_unref(s);
+}
+
+uint32_t context_ping(const struct context *c)
+{
+    return c->s->fleet->welcome.restarts % FRAME_NUMBER_MAX;
+}
+
+void cell_on_rest_over(struct context *c)
+{
+    const struct cell_end end = {.success = !c->current->has_failed &&
+                                            c->current->stop != STOP_TIMEOUT,
+                                 .reason = reason_of(c->current)};
+    kernel_link_drain(c->link);
+    end_current(c, &end);
 }
 
 static int on_done(struct context *c, struct frame *frame)
 {
     struct kernel_object object;
-    struct cell *cell = c->current;
-    struct sandbox *s = c->s;
+    const struct cell *cell = c->current;
     if (kernel_json_scan(frame->bytes, frame->len, &object) != KERNEL_JSON_OK ||
         kernel_json_number(&object, "count") < 1)
         return -1;
@@ -222,19 +292,7 @@ static int on_done(struct context *c, struct frame *frame)
         .reason = reason_of(cell),
         .count = c->count,
     };
-    kernel_link_set_deadline(c->link, 0);
-    kernel_link_watch_long(c->link, false);
-    c->current = NULL;
-    c->row.cell = c->row.deadline_ms = 0;
-    c->row.used_ms = db_now_ms();
-    sandbox_ref(s);
-    cell_ref(cell);
-    context_ref(c);
-    cell_finish(cell, &end);
-    after_done(c, cell);
-    context_unref(c);
-    cell_unref(cell);
-    sandbox_unref(s);
+    end_current(c, &end);
     return 0;
 }
 
@@ -283,8 +341,16 @@ void cell_on_deadline(struct context *c)
     struct context_death death = {.end = END_KILLED, .detail = "killed", .reason = "killed"};
     if (cell == NULL)
         return;
+    if (cell->is_signal_due) {
+        signal_cell(c);
+        return;
+    }
     if (cell->stop != STOP_TIMEOUT && cell->stop != STOP_CANCEL) {
         stop_cell(c, STOP_TIMEOUT);
+        return;
+    }
+    if (cell->signals < SIGNALS_MAX) {
+        signal_cell(c);
         return;
     }
     if (cell->stop == STOP_TIMEOUT) {
@@ -300,16 +366,27 @@ void cell_on_deadline(struct context *c)
     context_die(c, &death);
 }
 
-void cell_on_long(struct context *c)
+static void store_current(struct context *c)
 {
     struct cell *cell = c->current;
-    int64_t left = cell->timeout_ms - (clock_ns() - cell->begun_ns) / NS_PER_MS;
-    if (c->is_once)
-        return;
+    int64_t past = cell->begun_ns != 0 ? (clock_ns() - cell->begun_ns) / NS_PER_MS : 0;
+    int64_t left = cell->timeout_ms - past;
     cell->is_stored = true;
     c->row.cell = cell->number;
     c->row.deadline_ms = db_now_ms() + (left > 1 ? left : 1);
     context_store_or_log(c);
+}
+
+void cell_on_long(struct context *c)
+{
+    if (!c->is_once && !c->is_half)
+        store_current(c);
+}
+
+void cell_on_sent(struct context *c)
+{
+    c->is_half = false;
+    store_current(c);
 }
 
 int context_interrupt(struct context *c, struct err *err)

@@ -194,6 +194,7 @@ struct job *job_new_asked(struct sandbox *s, uint32_t id, const struct job_event
 {
     struct job *job = job_new(s->box, events, data);
     job->id = id;
+    job->keeps_exit = true; // as all that come this way
     box_link_add(s->box, job);
     return job;
 }

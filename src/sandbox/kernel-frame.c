@@ -106,7 +106,7 @@ static int find_header(const char *bytes, size_t len, struct header *ret)
 
 static bool is_known(const char *type, size_t len)
 {
-    static const char *const known[] = {"display", "result", "error", "done"};
+    static const char *const known[] = {"display", "result", "error", "done", "pong"};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         if (strlen(known[i]) == len && memcmp(known[i], type, len) == 0)
             return true;

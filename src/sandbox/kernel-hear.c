@@ -131,8 +131,11 @@ static const char *on_cell_frame(struct kernel_link *link, struct frame *frame)
     uint32_t cell = frame->cell;
     if (!link->is_open)
         return "not open";
-    if (c->current != NULL && c->current->number == cell && cell_on_frame(c, frame) < 0)
+    bool is_ours = c->current != NULL && c->current->number == cell;
+    if (is_ours && cell_on_frame(c, frame) < 0)
         return frame->type;
+    if (!is_ours && c->current != NULL && c->current->is_rest && strcmp(frame->type, "done") == 0)
+        cell_on_rest_over(c); // it was another
     // Also one that nobody knows: a daemon before us may have begun it, and it waits.
     if (is_display && link->c != NULL) {
         if (++link->acks > ACKS_MAX)
@@ -140,6 +143,16 @@ static const char *on_cell_frame(struct kernel_link *link, struct frame *frame)
         (void)frame_put(&link->outgoing, "ack", cell, "", 0);
         kernel_link_flush(link);
     }
+    return NULL;
+}
+
+static const char *on_pong(struct kernel_link *link, struct frame *frame)
+{
+    struct context *c = link->c;
+    if (!link->is_open)
+        return "pong";
+    if (c->current != NULL && c->current->is_rest && frame->cell == context_ping(c))
+        cell_on_rest_over(c);
     return NULL;
 }
 
@@ -156,6 +169,7 @@ static const struct {
     {"result",  on_cell_frame},
     {"error",   on_cell_frame},
     {"done",    on_cell_frame},
+    {"pong",    on_pong      },
 };
 
 static void take_frame(struct kernel_link *link, struct frame *frame)

@@ -234,6 +234,8 @@ void kernel_link_flush(struct kernel_link *link)
     buf_consume(out, done);
     if (out->len == 0)
         link->acks = 0;
+    if (out->len == 0 && link->c->is_half && link->c->current != NULL)
+        cell_on_sent(link->c);
     if (out->len == 0 && out->cap > OUTGOING_KEEP)
         buf_done(out);
 }

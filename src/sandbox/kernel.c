@@ -22,7 +22,8 @@ static int start_ordinary(struct sandbox *s, enum kernel_kind kind, const struct
         .uid = KERNEL_UID,
         .gid = KERNEL_GID,
         .files = EXEC_FILES,
-        .flags = GUEST_EXEC_CONTROL,
+        // How it ended is kept until we forget it: the next daemon kills those that nobody owns.
+        .flags = GUEST_EXEC_CONTROL | GUEST_EXEC_KEEP_EXIT,
     };
     *ret = (struct kernel_begun){.wants_boot = true, .is_ordinary = true};
     ret->job = job_start(s, &spec, 0, events, data, err);
@@ -101,13 +102,4 @@ int kernel_start(struct sandbox *s, const struct kernel_start *start,
         return start_ordinary(s, start->kind, events, data, ret, err);
     plant(s, events, data, ret);
     return 0;
-}
-
-void kernels_adopt(struct sandbox *s)
-{
-    for (unsigned kind = 0; s->box != NULL && kind < KERNEL_KIND_MAX; kind++) {
-        struct job *job = box_link_find(s->box, PARKED_FIRST + kind);
-        if (job != NULL && job->listed && !job->exited)
-            job_park(job);
-    }
 }

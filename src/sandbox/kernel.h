@@ -29,5 +29,3 @@ struct kernel_begun {
 int kernel_start(struct sandbox *s, const struct kernel_start *start,
                  const struct job_events *events, void *data, struct kernel_begun *ret,
                  struct err *err);
-// After a restart of the daemon: jobs that no context has taken over are parked again, or killed.
-void kernels_adopt(struct sandbox *s);

@@ -89,7 +89,7 @@ static void park_node(struct ready_box *box)
         .uid = KERNEL_UID,
         .gid = KERNEL_GID,
         .files = EXEC_FILES,
-        .flags = GUEST_EXEC_CONTROL | GUEST_EXEC_KEEP,
+        .flags = GUEST_EXEC_CONTROL | GUEST_EXEC_KEEP | GUEST_EXEC_KEEP_EXIT,
     };
     struct guest_peer guest = {.sock = box->guest, .version = WIRE_VERSION};
     if (guest_send_exec(guest, PARKED_FIRST + KERNEL_NODE, &spec, &ignored) == 0)

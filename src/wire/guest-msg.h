@@ -138,7 +138,7 @@ struct guest_listen { // on all addresses of the box
 // waits at the other end of the seat for the ends of its streams: GUEST_SEATED with standard
 // output, error, control in and out.
 struct guest_adopt {
-    struct wire_head head; // as guest_exec's, whose flags are GUEST_EXEC_CONTROL, GUEST_EXEC_KEEP
+    struct wire_head head; // as guest_exec's, whose flags are GUEST_EXEC_CONTROL and both KEEPs
     int32_t pid;           // in the box
     uint32_t pad;
 };

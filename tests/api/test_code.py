@@ -588,3 +588,26 @@ def test_a_key_whose_cell_is_gone(make_server):
     kill_daemon(server, client)
     client.stream("POST", code("b"), body, key).error(409, "OUTCOME_UNKNOWN")
     assert client.exec("b", "cat /workspace/n")["stdout"] == "x"
+
+
+def test_a_cell_can_be_cancelled(api, box):
+    with api.stream("POST", f"/sandbox/{box}/code", {"code": "import time\nprint('on')\ntime.sleep(1000)"}) as first:
+        cell = next(iter(first)).data["id"]
+        with api.stream("POST", f"/sandbox/{box}/code", {"code": "print('never')"}) as second:
+            waiting = next(iter(second)).data["id"]
+            api.ok("DELETE", f"/sandbox/{box}/code/{waiting}")
+            assert not second.until("end")[-1].data["success"]
+        api.ok("DELETE", f"/sandbox/{box}/code/{cell}")
+        end = first.until("end")[-1].data
+        assert not end["success"] and not end.get("contextDied"), end
+    api.ok("DELETE", f"/sandbox/{box}/code/{cell}")  # it has ended: nothing is left to do
+    assert api.ok("POST", f"/sandbox/{box}/code", {"code": "1"})["success"]
+    api("DELETE", f"/sandbox/{box}/code/no-such-cell-1").error(404, "NOT_FOUND")
+
+
+def test_a_cell_of_a_compiled_language_can_be_cancelled(api, box):
+    code = 'while :; do sleep 1; done'
+    with api.stream("POST", f"/sandbox/{box}/code", {"code": f"system('{code}');", "language": "perl"}) as stream:
+        cell = next(iter(stream)).data["id"]
+        api.ok("DELETE", f"/sandbox/{box}/code/{cell}")
+        assert not stream.until("end")[-1].data["success"]

@@ -138,6 +138,14 @@ def name_of(pid):
         return ""
 
 
+def is_zygote(pid):
+    """A Python that kernels are forked from, not one of these."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().endswith(b"\0zygote\0")
+    except OSError:
+        return False
+
+
 def free_port():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
@@ -245,8 +253,11 @@ class Server:
         return self.client().again("GET", "/health").json
 
     def boxes(self):
-        """How many children its keeper has besides the daemon: guests, and the spawner."""
-        return len([pid for pid in children(self.process.pid) if name_of(pid) != "cayd"])
+        """How many children its keeper has besides the daemon and zygotes: guests, and the spawner."""
+        return len([pid for pid in children(self.process.pid) if name_of(pid) != "cayd" and not is_zygote(pid)])
+
+    def zygotes(self):
+        return [pid for pid in children(self.process.pid) if is_zygote(pid)]
 
     def disks(self):
         """Names of the disks that are kept, as the keeper sees them."""

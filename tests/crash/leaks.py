@@ -6,15 +6,16 @@ import ctypes
 import glob
 import os
 import pathlib
+import shutil
 import sqlite3
 import struct
 
-from crash_helpers import children, loops_of, name_of
+from crash_helpers import children, is_zygote, loops_of, name_of
 
 SYS_BPF = {"x86_64": 321, "aarch64": 280}[os.uname().machine]
 GET_INFO, LINK_FD, LINK_NEXT = 15, 30, 31
 LINK_OF_NETNS = 5  # BPF_LINK_TYPE_NETNS
-HOLDS_SANDBOX = ("processes", "sessions", "events", "ports")  # tables with a column of this name
+HOLDS_SANDBOX = ("processes", "sessions", "contexts", "events", "ports")  # tables with a column of this name
 
 
 def list_fds(pid):
@@ -127,6 +128,7 @@ def held(server):
         "descriptors of the keeper": list_fds(keeper),
         "descriptors of the daemon": list_fds(daemon),
         "descriptors of the spawner": list_fds(min(guests(server))),  # it was there before them
+        "descriptors of the zygote": sorted(fd for pid in server.zygotes() for fd in list_fds(pid)),
         "processes": len(pids),
         "mounts": len(pathlib.Path(f"/proc/{keeper}/mountinfo").read_text(encoding="utf-8").splitlines()),
         "cgroups": cgroups(pids),
@@ -166,7 +168,21 @@ def parent(pid):
 
 
 def guests(server):
-    return {pid for pid in children(server.process.pid) if name_of(pid) != "cayd"}
+    """PID 1 of each box, and the spawner."""
+    return {pid for pid in children(server.process.pid) if name_of(pid) != "cayd" and not is_zygote(pid)}
+
+
+def kernels(server):
+    """How many interpreters there are in boxes, by name. Those in the pool are parked there while nobody asks."""
+    found = collections.Counter(name_of(pid) for guest in guests(server) for pid in children(guest))
+    return {name: found[name] for name in ("python3", "node") if found[name]}
+
+
+def is_parked(server):
+    """Whether each ready box has what it is to have, and there is one zygote."""
+    nodes = min(2, server.POOL) if shutil.which("node") else 0
+    wanted = {"python3": server.POOL, **({"node": nodes} if nodes else {})}
+    return len(server.zygotes()) == 1 and kernels(server) == wanted
 
 
 def hands(guest):

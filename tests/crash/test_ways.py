@@ -57,6 +57,7 @@ def settled(server):
     assert wait_until(lambda: server.health()["pool"]["ready"] == server.POOL), server.health()
     everybody = server.POOL + server.BLANK + 1  # the spawner
     assert wait_until(lambda: server.boxes() == everybody), (server.boxes(), everybody)
+    assert wait_until(lambda: leaks.is_parked(server), every=0.1), (leaks.kernels(server), server.zygotes())
 
 
 def warm_up(server):

@@ -312,7 +312,8 @@ def test_awaiting(kernel):
     assert answer.stdout == "0\n1\n2\n" and text(answer) == "[0, 1, 2]"
     error = kernel.run("x = 1\nawait asyncio.wait_for(asyncio.sleep(100), 0.01)").error
     assert error["name"] == "TimeoutError" and error["lineNumber"] == 2
-    assert error["traceback"][1].startswith('  File "<cell ')
+    error = kernel.run("async def fail():\n    1/0\nawait fail()").error
+    assert error["traceback"][1].startswith('  File "<cell ') and "asyncio" not in "\n".join(error["traceback"])
 
 
 def test_tasks_go_on(kernel):

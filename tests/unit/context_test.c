@@ -366,7 +366,8 @@ CHECK_CASE(an_interrupt_may_be_ignored)
     (void)kit_create("a", "python");
     struct kit_run *run = kit_cell("a", "x", 0);
     assert_int_equal(context_interrupt(find("a"), &err), 0);
-    assert_int_equal(kit.kernels[0].interrupts, 1);
+    assert_int_equal(kit.kernels[0].interrupts, 0); // it may not have taken it up yet
+    KIT_AWAIT(kit.kernels[0].interrupts == 1);
     (void)kit_heard(0);
     struct kit_run *next = kit_cell("a", "y", 0);
     kit_finish(0, 1, 1); // it has caught it
@@ -389,8 +390,8 @@ CHECK_CASE(a_cancelled_cell_is_killed_in_the_end)
     struct kit_run *run = kit_cell("a", "x", 0);
     cell_cancel(run->cell);
     cell_cancel(run->cell);
-    assert_int_equal(kit.kernels[0].interrupts, 1);
     KIT_AWAIT(kit.kernels[0].killed);
+    assert_int_equal(kit.kernels[0].interrupts, 2); // it is asked twice
     CHECK_END(run, "killed", true);
     kit_done(run);
     run = kit_cell("a", "x", 0);
@@ -807,7 +808,7 @@ CHECK_CASE(whoever_is_told_may_do_anything)
     run->follower = cell_follow(run->cell, on_news_cancel, run);
     kit_print(0, "out");
     KIT_AWAIT(run->news == 1);
-    assert_int_equal(kit.kernels[0].interrupts, 1);
+    KIT_AWAIT(kit.kernels[0].interrupts == 1);
     run->follower = cell_follow(run->cell, on_news_delete, run);
     kit_say(0, "result", 1, "{\"text\":\"x\"}");
     KIT_AWAIT(kit.kernels[0].killed);
