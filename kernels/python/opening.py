@@ -53,6 +53,13 @@ def note_libraries():
         _site_times[directory] = (_stamp(directory), _pth_files(directory))
 
 
+def settle_finders():
+    """In the zygote. Finders see by a directory's time that it has changed, so forks keep those they inherit: to free
+    them would copy 700 pages. What was no directory is looked at again."""
+    for entry in [entry for entry, finder in sys.path_importer_cache.items() if finder is None]:
+        del sys.path_importer_cache[entry]
+
+
 def forget_siblings():
     """Random numbers, names and keys that were drawn before the fork would be the same in each."""
     loaded = sys.modules.get
@@ -105,10 +112,8 @@ def set_path(is_fork):
     _add_user_site()
     if is_fork:
         _add_new_sites()
-    sys.path_importer_cache.clear()
-    machinery = sys.modules.get("importlib.metadata")
-    if machinery is not None:
-        machinery.MetadataPathFinder.invalidate_caches()
+    if not is_fork:
+        sys.path_importer_cache.clear()
 
 
 def add_new_paths():

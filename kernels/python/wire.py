@@ -85,6 +85,12 @@ def _read(size):
             return False
 
 
+def is_readable():
+    from select import select
+
+    return bool(select([CONTROL_IN], [], [], 0)[0])
+
+
 def has_waiting():
     return any(_came)
 

@@ -42,7 +42,7 @@ STACK = 64 << 20
 NUMBERS = {
     "x86_64": {"capset": 126, "keyctl": 250, "close_range": 436},
     "aarch64": {"capset": 91, "keyctl": 219, "close_range": 436},
-}
+}[platform.machine()]
 
 # Held while calling: nobody else may run between two steps, and there is nobody else.
 libc = ctypes.PyDLL(None, use_errno=True)
@@ -63,8 +63,7 @@ def check(name, result):
 
 
 def system_call(name, *args):
-    number = NUMBERS[platform.machine()][name]
-    return check(name, libc.syscall(ctypes.c_long(number), *args))
+    return check(name, libc.syscall(ctypes.c_long(NUMBERS[name]), *args))
 
 
 def prctl(name, *args):

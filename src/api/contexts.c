@@ -100,18 +100,20 @@ void context_refuse_dead(struct call *call, const struct context_info *info)
 {
     auto_buf details;
     struct json j;
+    const char *detail = info->end_detail;
+    bool tells_more = detail != NULL && strcmp(detail, reason_of(info)) != 0;
     buf_init(&details, 4096);
     json_init(&j, &details);
     json_open_object(&j);
     show_str(&j, "context", info->id);
     show_str(&j, "reason", reason_of(info));
-    show_str(&j, "detail", info->end_detail);
+    show_str(&j, "detail", detail);
     json_close_object(&j);
     call_error(call, ERROR_CONTEXT_DEAD, json_finish(&j) == 0 ? buf_str(&details) : NULL,
                "context '%.128s' is dead (%s%s%.80s) and what it knew is gone: POST "
                "/sandbox/%.128s/contexts/%.128s/restart starts it anew",
-               info->id, reason_of(info), info->end_detail != NULL ? ": " : "",
-               info->end_detail != NULL ? info->end_detail : "", call->param[0], info->id);
+               info->id, reason_of(info), tells_more ? ": " : "", tells_more ? detail : "",
+               call->param[0], info->id);
 }
 
 static void refuse_missing(struct call *call, const struct language *language,

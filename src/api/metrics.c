@@ -38,6 +38,13 @@ static void put_fleet(struct buf *b, const struct fleet *fleet)
     number(b, "cay_daemon_restarts", "gauge", "How often the daemon was started again.",
            s.restarts);
     number(b, "cay_pool_ready", "gauge", "Boxes that stand ready.", s.ready);
+    head(b, "cay_pool_parked", "gauge", "Interpreters that wait in boxes that stand ready.");
+    (void)buf_printf(b, "cay_pool_parked{kernel=\"python\"} %u\n", s.parked_python);
+    (void)buf_printf(b, "cay_pool_parked{kernel=\"node\"} %u\n", s.parked_node);
+    head(b, "cay_kernels_total", "counter", "Interpreters that contexts were given, by their way.");
+    (void)buf_printf(b, "cay_kernels_total{way=\"parked\"} %" PRIu64 "\n", s.kernels_parked);
+    (void)buf_printf(b, "cay_kernels_total{way=\"forked\"} %" PRIu64 "\n", s.kernels_forked);
+    (void)buf_printf(b, "cay_kernels_total{way=\"started\"} %" PRIu64 "\n", s.kernels_started);
     number(b, "cay_boxes_running", "gauge", "Boxes in use.", s.running);
     number(b, "cay_boxes_waiting", "gauge", "Boxes asked for.", s.waiting);
     number(b, "cay_boxes_max", "gauge", "Boxes at most.", s.boxes_max);

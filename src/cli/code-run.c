@@ -158,9 +158,9 @@ static void take_end(struct code_run *run, const struct json_node *root)
 {
     uint64_t count = (uint64_t)json_int(json_get(root, "executionCount"), 0);
     copy_text(run->reason, sizeof run->reason, json_get(root, "reason"));
-    run->state_lost =
-        json_bool(json_get(root, "contextDied"), false) || (count > 0 && count <= run->count);
-    run->count = count;
+    bool died = json_bool(json_get(root, "contextDied"), false);
+    run->state_lost = died || (count > 0 && count <= run->count);
+    run->count = died ? 0 : count; // the next one counts from 1, and that has been told
 }
 
 static void explain_end(const struct code_run *run, const struct json_node *root)

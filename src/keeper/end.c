@@ -60,18 +60,26 @@ static void finish(struct keeper *k, struct box *box)
         reply_gone(k, number);
 }
 
+// Not while a zygote forks into it: the process that does so is in the box and would die with it, in
+// the middle of the zygote's memory. Called again when that is done.
+void end_kill(struct keeper *k, const struct box *box)
+{
+    if (zygote_is_planting(k, box->number))
+        return;
+    (void)pidfd_send_signal(box->pidfd, SIGKILL, NULL, 0);
+    if (weaken(WEAKEN_PID) && !weaken(WEAKEN_CGROUPKILL))
+        cgroups_kill(k->cgroups, keeper_host_slot(k, box->slot));
+}
+
 void end_begin(struct keeper *k, struct box *box)
 {
     int spawning = box->guest >= 0 && box->pidfd < 0; // the spawner will still hand us its pidfd
     box->state = BOX_DYING;
     table_update(k, box);
-    if (box->pidfd >= 0) {
-        (void)pidfd_send_signal(box->pidfd, SIGKILL, NULL, 0);
-        if (weaken(WEAKEN_PID) && !weaken(WEAKEN_CGROUPKILL))
-            cgroups_kill(k->cgroups, keeper_host_slot(k, box->slot));
-    } else if (!spawning) {
+    if (box->pidfd >= 0)
+        end_kill(k, box);
+    else if (!spawning)
         finish(k, box);
-    }
 }
 
 static void reap(struct keeper *k, struct box *box, struct keeper_ended *ret)

@@ -260,6 +260,7 @@ struct keeper_image *build_image(struct keeper *k, const char *name, struct err 
 
 // end.c
 void end_begin(struct keeper *k, struct box *box);
+void end_kill(struct keeper *k, const struct box *box); // one that is dying, as soon as it may be
 void end_event(struct keeper *k, struct box *box);
 // Of these boxes all that are in one of the states before BOX_LIVE, or all.
 void end_unclaimed(struct keeper *k);
@@ -271,7 +272,9 @@ void zygote_spawned(struct keeper *k, struct box *box, int pidfd); // takes it
 void zygote_event(struct keeper *k, struct box *box);
 void zygote_gone(struct keeper *k, uint32_t slot); // its slot is free; 0: it was none
 void zygote_client_lost(struct keeper *k);
+void zygote_spawner_lost(struct keeper *k); // the next one has another Z
 void zygote_plant(struct keeper *k, struct box *box, const struct keeper_plant *msg); // answers
+int zygote_is_planting(const struct keeper *k, uint64_t box); // into the box of that number
 // Begins one for this image; NULL when there are too many.
 struct zygote *zygote_want(struct keeper *k, struct keeper_image *image);
 void zygote_forget(struct keeper *k, struct zygote *z);

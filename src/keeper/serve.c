@@ -260,6 +260,7 @@ static void respawn(struct keeper *k)
 {
     struct err err = {0};
     k->serve->respawn_due_ns = after(RESPAWN_MS); // unless it goes well
+    zygote_spawner_lost(k);
     spawner_link_forget(k);
     if (spawner_link_start(k, &err) < 0)
         log_line(LOG_ERROR, "cannot start the spawner", "why", err.msg, NULL);

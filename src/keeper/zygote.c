@@ -182,14 +182,26 @@ void zygote_spawned(struct keeper *k, struct box *box, int pidfd)
 
 // --- planting
 
+int zygote_is_planting(const struct keeper *k, uint64_t box)
+{
+    for (unsigned i = 0; i < PLANTS_MAX; i++) {
+        if (k->plants[i].id != 0 && k->plants[i].box == box)
+            return 1;
+    }
+    return 0;
+}
+
 static void plant_done(struct keeper *k, struct plant *p, const struct err *err)
 {
+    struct box *box = table_find(k, p->box);
     if (p->request != 0 && err != NULL)
         reply_error(k, p->request, err);
     else if (p->request != 0)
         reply_ok(k, p->request);
     fd_close(p->seat);
     *p = (struct plant){.seat = -1};
+    if (box != NULL && box->state == BOX_DYING && box->pidfd >= 0)
+        end_kill(k, box); // which had to wait for us
 }
 
 // Their forks find their seats empty, and end. The next daemon numbers its requests anew.
@@ -416,7 +428,7 @@ void zygote_event(struct keeper *k, struct box *box)
     if (msg.head.type == ZYGOTE_FAILED && n == sizeof msg.failed && msg.head.id == 0 && z != NULL)
         (void)snprintf(z->why, sizeof z->why, "%.*s", (int)sizeof msg.failed.step - 1,
                        msg.failed.step);
-    if (z != NULL && z->slot == box->slot)
+    if (p != NULL && z != NULL && z->slot == box->slot)
         has_answered(k, z);
     wire_fds_close(&fds);
 }
@@ -435,6 +447,16 @@ void zygote_gone(struct keeper *k, uint32_t slot)
         z->next_slot = 0;
     if (z->image != NULL && is_on(k))
         failed(z, z->why[0] != '\0' ? z->why : "it has ended");
+    else
+        z->due_ns = clock_ns(); // as soon as there may be one: an upgrade may come to nothing
+}
+
+void zygote_spawner_lost(struct keeper *k)
+{
+    for (unsigned i = 0; i < ZYGOTES_MAX; i++) {
+        retire(k, k->zygotes[i].slot);
+        retire(k, k->zygotes[i].next_slot);
+    }
 }
 
 // --- which there are

@@ -9,7 +9,10 @@
 
 #include "base/fd.h"
 #include "base/log.h"
+#include "kernels/kernels.h"
 #include "sandbox/sandbox-internal.h"
+
+enum { ID_SHIFT = 22 }; // of a daemon's number in the ids that it begins with
 
 struct box_link {
     struct sandbox *s;
@@ -54,8 +57,8 @@ struct reach_wait **box_link_waits(struct box_link *box)
 uint32_t box_link_next_id(struct box_link *box)
 {
     do
-        box->next_id++;
-    while (box->next_id == 0 || box_link_find(box, box->next_id) != NULL);
+        box->next_id = box->next_id % (PARKED_FIRST - 1) + 1;
+    while (box_link_find(box, box->next_id) != NULL);
     return box->next_id;
 }
 
@@ -121,6 +124,17 @@ static void on_listed(struct box_link *box, uint32_t n)
     }
 }
 
+// No others: a guest could make as many of them as it liked, and each has descriptors.
+static bool is_parked_id(uint32_t id)
+{
+    return id >= PARKED_FIRST && id - PARKED_FIRST < KERNEL_KIND_MAX;
+}
+
+static void expect_no_more(struct box_link *box, uint32_t id)
+{
+    box->parked &= ~(1u << (id - PARKED_FIRST));
+}
+
 // A fork that a daemon before us asked for, and that came after its guest had told what there is.
 static void end_stranger(struct box_link *box, uint32_t id)
 {
@@ -138,7 +152,8 @@ static void on_started(struct box_link *box, struct guest_event *ev)
             job = job_new_listed(box, ev);
     } else if (job != NULL && job->state == JOB_ASKED) {
         job_on_started(job, ev);
-    } else if (job == NULL && ev->msg.head.id >= PARKED_FIRST) {
+    } else if (job == NULL && is_parked_id(ev->msg.head.id)) {
+        expect_no_more(box, ev->msg.head.id); // it may end before anybody asks for it
         job_park(job_new_listed(box, ev));
     } else if (job == NULL) {
         end_stranger(box, ev->msg.head.id);
@@ -166,8 +181,8 @@ void box_link_exited(struct box_link *box, const struct guest_exited *msg)
 static void on_failed(struct box_link *box, const struct guest_failed *msg)
 {
     struct job *job = box_link_find(box, msg->head.id);
-    if (job == NULL && msg->head.id >= PARKED_FIRST)
-        box->parked &= ~(1u << (msg->head.id - PARKED_FIRST) % 32);
+    if (job == NULL && is_parked_id(msg->head.id))
+        expect_no_more(box, msg->head.id);
     if (job == NULL || job->state != JOB_ASKED)
         return;
     job_on_failed(job, msg);
@@ -276,7 +291,7 @@ void box_link_list(struct box_link *box)
     box->listing = true;
     // Numbers that the daemons before us gave out may still belong to what was left running, of
     // which a guest does not tell.
-    box->next_id = box->s->fleet->welcome.restarts << 22;
+    box->next_id = box->s->fleet->welcome.restarts % (PARKED_FIRST >> ID_SHIFT) << ID_SHIFT;
     if (guest_send_list(box->guest, 1, &err) < 0)
         on_broken(box, &err);
 }

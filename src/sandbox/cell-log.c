@@ -264,7 +264,7 @@ int cell_log_part(struct cell_log *log, uint64_t n, size_t at, size_t max, struc
 {
     uint32_t total = 0;
     const char *bytes = "";
-    enum cell_event_type type;
+    enum cell_event_type type = CELL_STDOUT;
     if (n >= log->n)
         return 0;
     if (log->is_open && n == log->n - 1) {

@@ -2,8 +2,8 @@
 // What of contexts outlives their memory: rows, and kernels that are taken over after a restart of
 // the daemon. Each is asked whether it runs something (`ping`), and until it has answered something
 // does: a cell that was busy for a while is in its row, and what is left of it is collected under
-// the same id; one that had only just begun has no id, and the time that its context gives to cells.
-// A kernel that was sent half a cell cannot be spoken to any more.
+// the same id; one that had only just begun has no id, and the time that its context gives to
+// cells. A kernel that was sent half a cell cannot be spoken to any more.
 #include <stdlib.h>
 #include <string.h>
 

@@ -272,8 +272,8 @@ uint32_t context_ping(const struct context *c)
 
 void cell_on_rest_over(struct context *c)
 {
-    const struct cell_end end = {.success = !c->current->has_failed &&
-                                            c->current->stop != STOP_TIMEOUT,
+    const struct cell_end end = {.success =
+                                     !c->current->has_failed && c->current->stop != STOP_TIMEOUT,
                                  .reason = reason_of(c->current)};
     kernel_link_drain(c->link);
     end_current(c, &end);
@@ -409,6 +409,24 @@ static void take_out(struct cell *cell)
     c->s->contexts->queued -= cell->len;
 }
 
+// Whoever ran it may not have heard of it yet, and hears of its end then.
+static void cancel_waiting(struct cell *cell)
+{
+    struct cell_end end = {.reason = "killed"};
+    struct context *c = cell->context;
+    cell_fn fn = cell->fn;
+    (void)err_set(&end.err, ERR_UNAVAILABLE, "it was cancelled before it began");
+    cell_ref(cell);
+    take_out(cell);
+    cell->fn = NULL;
+    if (c->is_once && c->link == NULL) // there for this cell alone
+        context_unlist(c);
+    cell_finish(cell, &end);
+    if (fn != NULL)
+        fn(cell->fn_data, cell, NULL);
+    cell_unref(cell);
+}
+
 void cell_cancel(struct cell *cell)
 {
     struct context *c = cell->context;
@@ -417,10 +435,7 @@ void cell_cancel(struct cell *cell)
     } else if (cell->state == CELL_SENT) {
         cell->stop = STOP_CANCEL;
     } else if (cell->state == CELL_WAITING) {
-        struct cell_end end = {.reason = "killed"};
-        (void)err_set(&end.err, ERR_UNAVAILABLE, "it was cancelled before it began");
-        take_out(cell);
-        cell_finish(cell, &end);
+        cancel_waiting(cell);
     }
 }
 

@@ -80,7 +80,7 @@ static void stay_awake(struct context *c, bool on)
 
 int context_begin(struct context *c, bool ordinary, struct err *err)
 {
-    c->is_opened = false;
+    c->is_opened = c->is_half = false;
     c->count = 0;
     buf_reset(&c->idle_out);
     buf_reset(&c->idle_err);
@@ -178,9 +178,10 @@ struct context_death context_death_of(const struct context *c, const struct job_
     else
         (void)snprintf(d.detail, sizeof d.detail, "%s", d.reason);
     if (end->reason == END_OOM)
-        (void)err_set(&d.err, ERR_UNAVAILABLE, "the kernel ran out of memory; its state is lost");
+        (void)err_set(&d.err, ERR_UNAVAILABLE,
+                      "the interpreter ran out of memory; its state is lost");
     else
-        (void)err_set(&d.err, ERR_UNAVAILABLE, "the kernel ended (%s); its state is lost",
+        (void)err_set(&d.err, ERR_UNAVAILABLE, "the interpreter ended (%s); its state is lost",
                       d.detail);
     return d;
 }

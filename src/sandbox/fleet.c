@@ -350,6 +350,8 @@ void fleet_stats(const struct fleet *fleet, struct fleet_stats *ret)
     *ret = fleet->counted;
     ret->boxes_max = fleet->welcome.boxes;
     ret->ready = fleet->n_ready;
+    ret->parked_python = parking_count(fleet, KERNEL_PYTHON);
+    ret->parked_node = parking_count(fleet, KERNEL_NODE);
     ret->running = fleet->running - fleet->starting;
     ret->waiting = fleet->starting;
     ret->has_volume = fleet->welcome.has_volume != 0;

@@ -17,7 +17,8 @@ void kernel_hear_broke(struct kernel_link *link, const char *what)
     log_line(LOG_WARN, "a kernel breaks the protocol, killing it", "sandbox", link->c->s->row.id,
              "context", link->c->row.id, "what", what, NULL);
     (void)err_set(&death.err, ERR_UNAVAILABLE,
-                  "the kernel broke its protocol (%s) and was killed; its state is lost", what);
+                  "the interpreter broke its protocol (%s) and was killed; its state is lost",
+                  what);
     if (link->is_open)
         context_die(link->c, &death);
     else if (link->is_ordinary)
@@ -110,11 +111,13 @@ static const char *on_refused(struct kernel_link *link, struct frame *frame)
     if (!link->is_asked || link->is_open ||
         kernel_json_scan(frame->bytes, frame->len, &object) != KERNEL_JSON_OK)
         return "failed";
+    kernel_json_text(&object, "message", message, sizeof message);
     if (frame->type[0] == 'u' && !link->is_ordinary) {
+        log_line(LOG_DEBUG, "a fork does not fit its box, starting a kernel", "sandbox",
+                 link->c->s->row.id, "why", message, NULL);
         kernel_link_begin_ordinary(link);
         return NULL;
     }
-    kernel_json_text(&object, "message", message, sizeof message);
     if (kernel_json_bool(&object, "missing"))
         (void)language_missing(link->c->language, link->c->s, &err);
     else

@@ -432,7 +432,7 @@ static void ended_early(struct kernel_link *link, const struct context_death *de
         kernel_link_begin_ordinary(link);
         return;
     }
-    (void)err_set(&err, ERR_UNAVAILABLE, "the kernel ended before it was ready (%s)%s%.100s",
+    (void)err_set(&err, ERR_UNAVAILABLE, "the interpreter ended before it was ready (%s)%s%.100s",
                   death->detail, said[0] != '\0' ? ": " : "", said);
     context_failed(link->c, &err);
 }

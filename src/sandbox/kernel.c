@@ -26,6 +26,7 @@ static int start_ordinary(struct sandbox *s, enum kernel_kind kind, const struct
         .flags = GUEST_EXEC_CONTROL | GUEST_EXEC_KEEP_EXIT,
     };
     *ret = (struct kernel_begun){.wants_boot = true, .is_ordinary = true};
+    s->fleet->counted.kernels_started++;
     ret->job = job_start(s, &spec, 0, events, data, err);
     exec_env_free(env);
     return ret->job != NULL ? 0 : -1;
@@ -58,6 +59,7 @@ static bool take_parked(struct sandbox *s, enum kernel_kind kind, const struct j
     else
         return false;
     *ret = (struct kernel_begun){.job = job, .is_started = job->state == JOB_RUNNING};
+    s->fleet->counted.kernels_parked++;
     return true;
 }
 
@@ -69,12 +71,21 @@ static void on_planted(struct fleet *fleet, uint64_t box, uint32_t id, const str
         kernel_plant_failed(fleet, box, id, err);
 }
 
-static void plant(struct sandbox *s, const struct job_events *events, void *data,
+// It is nobody's until it has been asked for: one that is refused within that call is gone then,
+// and whoever starts a kernel hears nothing before it has it.
+static bool plant(struct sandbox *s, const struct job_events *events, void *data,
                   struct kernel_begun *ret)
 {
     uint32_t id = box_link_next_id(s->box);
-    *ret = (struct kernel_begun){.job = job_new_asked(s, id, events, data)};
+    (void)job_new_asked(s, id, NULL, NULL);
     keeper_plant(s->fleet, box_link_number(s->box), id, on_planted);
+    struct job *job = box_link_find(s->box, id);
+    if (job == NULL)
+        return false;
+    job_own(job, events, data);
+    *ret = (struct kernel_begun){.job = job};
+    s->fleet->counted.kernels_forked++;
+    return true;
 }
 
 void kernel_plant_failed(struct fleet *fleet, uint64_t number, uint32_t id, const struct err *err)
@@ -98,8 +109,7 @@ int kernel_start(struct sandbox *s, const struct kernel_start *start,
     bool own = start->ordinary || wants_own_start(s, start->kind);
     if (!own && take_parked(s, start->kind, events, data, ret))
         return 0;
-    if (own || start->kind != KERNEL_PYTHON)
-        return start_ordinary(s, start->kind, events, data, ret, err);
-    plant(s, events, data, ret);
-    return 0;
+    if (!own && start->kind == KERNEL_PYTHON && plant(s, events, data, ret))
+        return 0;
+    return start_ordinary(s, start->kind, events, data, ret, err);
 }

@@ -68,10 +68,11 @@ int language_missing(const struct language *language, const struct sandbox *s, s
     const char *image = sandbox_row(s)->image;
     int program = (int)strcspn(language->program, " ");
     if (image == NULL || strcmp(image, "host") == 0)
-        return err_set(err, ERR_UNSUPPORTED,
-                       "this sandbox has no %s: the machine lacks the program %.*s. Install the "
-                       "package (apt-get install %s), or pick another image",
-                       language->name, program, language->program, language->package);
+        return err_set(
+            err, ERR_UNSUPPORTED,
+            "this sandbox has no %s: the machine has no program %.*s below /usr. Install the "
+            "package (apt-get install %s), or pick another image",
+            language->name, program, language->program, language->package);
     return err_set(
         err, ERR_UNSUPPORTED,
         "this sandbox has no %s: its image '%.40s' lacks the program %.*s. Add the "

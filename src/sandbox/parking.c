@@ -71,7 +71,7 @@ static void park_python(struct fleet *fleet, struct ready_box *box)
 
 // --- Node
 
-static void park_node(struct ready_box *box)
+static bool park_node(struct ready_box *box)
 {
     enum { VARIABLE_MAX = 128 * 1024 }; // Linux's
     struct kernel_source source = kernel_source(KERNEL_NODE);
@@ -79,7 +79,7 @@ static void park_node(struct ready_box *box)
     char *variable = NULL;
     if (source.len >= VARIABLE_MAX - 64 ||
         asprintf(&variable, "CAY_KERNEL=%.*s", (int)source.len, source.bytes) < 0)
-        return;
+        return false;
     const char *const envp[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
                                 "HOME=/root", "LANG=C.UTF-8", variable, NULL};
     struct exec_spec spec = {
@@ -92,14 +92,16 @@ static void park_node(struct ready_box *box)
         .flags = GUEST_EXEC_CONTROL | GUEST_EXEC_KEEP | GUEST_EXEC_KEEP_EXIT,
     };
     struct guest_peer guest = {.sock = box->guest, .version = WIRE_VERSION};
-    if (guest_send_exec(guest, PARKED_FIRST + KERNEL_NODE, &spec, &ignored) == 0)
+    bool is_sent = guest_send_exec(guest, PARKED_FIRST + KERNEL_NODE, &spec, &ignored) == 0;
+    if (is_sent)
         box->parked |= 1u << KERNEL_NODE;
     free(variable);
+    return is_sent;
 }
 
 // --- which, and when
 
-static unsigned count(const struct fleet *fleet, enum kernel_kind kind)
+unsigned parking_count(const struct fleet *fleet, unsigned kind)
 {
     unsigned n = 0;
     for (unsigned i = 0; i < fleet->n_ready; i++)
@@ -114,6 +116,18 @@ static struct ready_box *first_without(struct fleet *fleet, enum kernel_kind kin
             return &fleet->ready[i];
     }
     return NULL;
+}
+
+// The oldest: so a daemon after us finds them where it would have put them.
+static struct ready_box *oldest_without(struct fleet *fleet, enum kernel_kind kind)
+{
+    struct ready_box *oldest = NULL;
+    for (unsigned i = 0; i < fleet->n_ready; i++) {
+        struct ready_box *box = &fleet->ready[i];
+        if (!(box->parked >> kind & 1) && (oldest == NULL || box->number < oldest->number))
+            oldest = box;
+    }
+    return oldest;
 }
 
 static void work(uv_timer_t *timer)
@@ -132,10 +146,9 @@ static void work(uv_timer_t *timer)
         park_python(fleet, box);
         return;
     }
-    struct ready_box *other = first_without(fleet, KERNEL_NODE);
-    if (other != NULL && count(fleet, KERNEL_NODE) < NODE_BOXES) {
-        park_node(other);
-        schedule(p, QUIET_MS);
+    struct ready_box *other = oldest_without(fleet, KERNEL_NODE);
+    if (other != NULL && parking_count(fleet, KERNEL_NODE) < NODE_BOXES) {
+        schedule(p, park_node(other) ? QUIET_MS : AGAIN_MS);
     } else if (box != NULL) {
         schedule(p, AGAIN_MS);
     }

@@ -45,7 +45,9 @@ void fleet_tenant_changed(struct fleet *fleet, const struct tenant_row *row); //
 
 struct fleet_stats {
     uint32_t boxes_max, ready, running, waiting; // boxes at most, in the pool, in use, asked for
-    uint64_t created, woken, slept, destroyed;   // since the daemon started
+    uint32_t parked_python, parked_node;         // interpreters in those of the pool
+    uint64_t kernels_parked, kernels_forked, kernels_started; // how contexts got theirs
+    uint64_t created, woken, slept, destroyed;                // since the daemon started
     uint64_t execs;
     uint64_t ends[END_REASON_MAX]; // execs, processes and session commands by reason
     uint64_t lost;                 // boxes that died by themselves

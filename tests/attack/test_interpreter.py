@@ -5,13 +5,16 @@ says what became of it and can be restarted, and nobody else notices."""
 import itertools
 import json
 import os
+import signal
 import socket
+import subprocess
 import tempfile
 import threading
 import time
 
 import pytest
-from attack_helpers import ADMIN, PATIENCE, Client, Server, at_once, at_rest, daemon_pid, eventually, restarts
+from attack_helpers import ADMIN, PATIENCE, Client, Server, at_once, at_rest, children, daemon_pid, descriptors, eventually
+from attack_helpers import restarts
 
 numbers = itertools.count(1)
 
@@ -301,3 +304,240 @@ def test_control_descriptors_changed(api, box, what):
     reply = api("POST", f"/sandbox/{box}/code", {"code": "1 + 1", "context": mine})
     assert reply.status in (200, 409), reply
     works(api, box, mine, may_hang=2000)
+
+
+# -- from inside a box: what is on its way into it
+
+FORK = "/memfd:python3"  # what a fork's /proc/self/exe begins with
+HAMMER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hammer.c")
+
+
+def zygotes(server):
+    return [pid for pid in children(server.process.pid) if cmdline(pid).endswith(b"\0zygote\0")]
+
+
+def cmdline(pid):
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def is_fork(api, box, name):
+    code = "import os; print(os.readlink('/proc/self/exe'))"
+    return cell(api, box, code, context=name)["logs"]["stdout"][0].startswith(FORK)
+
+
+def forks_come(api, box):
+    """Whether new contexts are forks."""
+    name = context(api, box)
+    try:
+        return is_fork(api, box, name)
+    finally:
+        api("DELETE", f"/sandbox/{box}/contexts/{name}")
+
+
+@pytest.fixture(scope="module")
+def hammer(top):
+    path = f"{top}/hammer"
+    subprocess.run(["cc", "-O2", "-static", "-o", path, HAMMER], check=True)
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def start_hammer(api, box, hammer, mode):
+    reply = api("PUT", f"/sandbox/{box}/files/workspace/hammer", hammer)
+    assert reply.status in (200, 201), reply
+    return api.start(box, {"command": f"chmod +x /workspace/hammer; exec /workspace/hammer {mode} /workspace/enough"})
+
+
+def stop_hammer(api, box, process):
+    api.ok("PUT", f"/sandbox/{box}/files/workspace/enough", "x")
+    ended = api.ended(box, process)
+    assert ended["exitCode"] == 0, ended
+    return json.loads(api("GET", f"/sandbox/{box}/processes/{process}/logs?stream=stdout").body)
+
+
+def test_nobody_lays_hands_on_a_fork_before_it_is_his(own, api, hammer):
+    """A root process of the box looks for forks of the zygote that are not confined yet, and tries everything."""
+    api.ok("PUT", "/sandbox/hostile", {})
+    eventually(lambda: forks_come(api, "hostile"))
+    process = start_hammer(api, "hostile", hammer, "look")
+    forks = 0
+    for _ in range(200):
+        name = context(api, "hostile")
+        forks += is_fork(api, "hostile", name)
+        api.ok("DELETE", f"/sandbox/hostile/contexts/{name}")
+    seen = stop_hammer(api, "hostile", process)
+    print(seen, forks)
+    assert forks > 100 and seen["early"] > 50, (seen, forks)  # or this has shown nothing
+    assert {what: n for what, n in seen["bad"].items() if n > 0} == {}
+    api("DELETE", "/sandbox/hostile")
+
+
+def counted(server):
+    """What would grow if something were left behind: descriptors of the keeper and the zygotes, processes, cgroups."""
+    keeper = server.process.pid
+    own = [name for name in descriptors(keeper) if not name.startswith("user:")]  # each slot keeps one
+    return (own, [descriptors(zygote) for zygote in zygotes(server)], len(children(keeper)))
+
+
+def settled(server, api, wanted=None):
+    last = [None, 0]
+
+    def same():
+        ready = api.ok("GET", "/health")["pool"]["ready"]
+        now = counted(server) if ready >= 2 and len(zygotes(server)) == 1 else None
+        last[:] = [now, last[1] + 1 if now is not None and now == last[0] else 0]
+        return last[1] >= 8 and wanted in (None, now)
+
+    try:
+        eventually(same)
+    except AssertionError:
+        pass  # shown by whoever compares
+    return last[0]
+
+
+def test_forks_that_are_killed_at_birth(own, api, hammer):
+    """It is his own affair, but everybody is answered, and nothing is left."""
+    api.ok("PUT", "/sandbox/killer", {})
+    eventually(lambda: forks_come(api, "killer"))
+    before = settled(own, api)
+    process = start_hammer(api, "killer", hammer, "kill")
+    for i in range(30):
+        reply = api("POST", "/sandbox/killer/contexts", {"language": "python", "id": f"c{i}"})
+        assert reply.status in (201, 503), reply
+        assert api("DELETE", f"/sandbox/killer/contexts/c{i}").status in (200, 404)
+    stop_hammer(api, "killer", process)
+    eventually(lambda: forks_come(api, "killer"))
+    assert settled(own, api, before) == before
+    api("DELETE", "/sandbox/killer")
+
+
+def test_forks_that_are_stopped_at_birth(own, api, hammer):
+    """Whoever waits for such a context can still be rid of it."""
+    api.ok("PUT", "/sandbox/stopper", {})
+    eventually(lambda: forks_come(api, "stopper"))
+    process = start_hammer(api, "stopper", hammer, "stop")
+    replies = []
+    waiting = threading.Thread(target=lambda: replies.append(
+        api("POST", "/sandbox/stopper/contexts", {"language": "python", "id": "held"})))
+    waiting.start()
+    eventually(lambda: api("GET", "/sandbox/stopper/contexts/held").status == 200)
+    time.sleep(1)
+    if not replies:
+        assert status(api, "stopper", "held")["status"] == "starting"
+        assert api("DELETE", "/sandbox/stopper/contexts/held").status == 200
+    waiting.join(PATIENCE)
+    assert replies and replies[0].status in (201, 503), replies
+    # Others do not wait for it.
+    api.ok("PUT", "/sandbox/other", {})
+    assert text_of(cell(api, "other", "1 + 1")) == "2"
+    stop_hammer(api, "stopper", process)
+    assert forks_come(api, "stopper")
+    for name in ("stopper", "other"):
+        api("DELETE", f"/sandbox/{name}")
+
+
+def test_boxes_that_end_while_they_are_planted(own, api):
+    before, which = settled(own, api), zygotes(own)
+    for i in range(40):
+        name = f"brief-{i}"
+        api.ok("PUT", f"/sandbox/{name}", {})
+        jobs = [lambda: api("POST", f"/sandbox/{name}/contexts", {"language": "python"}) for _ in range(3)]
+        jobs.append(lambda: time.sleep(0.002 * (i % 10)) or api("DELETE", f"/sandbox/{name}"))
+        for reply in at_once(*jobs):
+            assert reply.status in (200, 201, 404, 409, 410, 503), reply
+        api("DELETE", f"/sandbox/{name}")
+    assert settled(own, api, before) == before
+    assert zygotes(own) == which  # it was not torn in the middle of a fork
+    api.ok("PUT", "/sandbox/after", {})
+    eventually(lambda: forks_come(api, "after"))
+    api("DELETE", "/sandbox/after")
+
+
+def test_many_forks_leave_nothing_in_the_zygote(own, api):
+    api.ok("PUT", "/sandbox/many", {})
+    eventually(lambda: forks_come(api, "many"))
+    before, which = settled(own, api), zygotes(own)
+    for _ in range(500):
+        name = context(api, "many")
+        api.ok("DELETE", f"/sandbox/many/contexts/{name}")
+    assert zygotes(own) == which
+    assert settled(own, api, before) == before
+    api("DELETE", "/sandbox/many")
+
+
+def test_a_zygote_that_does_not_answer_is_replaced(own, api):
+    api.ok("PUT", "/sandbox/patient", {})
+    eventually(lambda: forks_come(api, "patient"))
+    settled(own, api)
+    (pid,) = zygotes(own)
+    os.kill(pid, signal.SIGSTOP)
+    begun = time.monotonic()
+    name = context(api, "patient")
+    assert text_of(cell(api, "patient", "1 + 1", context=name)) == "2"
+    assert time.monotonic() - begun < 20
+    eventually(lambda: zygotes(own) and pid not in zygotes(own))
+    eventually(lambda: forks_come(api, "patient"))
+    assert not os.path.exists(f"/proc/{pid}")
+    api("DELETE", "/sandbox/patient")
+
+
+ALONE = r"""
+import ctypes, errno, glob, json, os, signal, socket
+libc = ctypes.CDLL(None, use_errno=True)
+found = {}
+def note(name, value):
+    found[name] = value
+with open("/proc/self/maps") as file:
+    note("shared", sorted({line.split()[-1] for line in file if line.split()[1][1] == "w" and line.split()[1][3] == "s"}))
+note("processes", sorted(open(f"/proc/{p}/cmdline").read()[:60] for p in os.listdir("/proc") if p.isdigit()))
+note("parent", os.getppid())
+def call(do):
+    try:
+        return [0, do()]
+    except OSError as error:
+        return [error.errno, None]
+note("kill 1", call(lambda: os.kill(1, 0))[0])
+note("kill far", [pid for pid in range(2, 40000) if call(lambda: os.kill(pid, 0))[0] == errno.EPERM])
+note("sysv", [len(open(f"/proc/sysvipc/{kind}").readlines()) - 1 for kind in ("shm", "sem", "msg")])
+note("unix", sorted(line.split()[-1] for line in open("/proc/net/unix").readlines()[1:] if "@" in line))
+note("keys", open("/proc/keys").read() if os.path.exists("/proc/keys") else "")
+note("timers", open("/proc/self/timers").read() if os.path.exists("/proc/self/timers") else "")
+note("environ", sorted(v.split(b"=")[0].decode() for v in open("/proc/self/environ", "rb").read().split(b"\0") if v))
+print(json.dumps(found))
+"""
+
+
+def test_a_fork_sees_nobody_but_its_box(own, api):
+    api.ok("PUT", "/sandbox/alone", {})
+    eventually(lambda: forks_come(api, "alone"))
+    name = context(api, "alone")
+    assert is_fork(api, "alone", name)
+    seen = json.loads("".join(cell(api, "alone", ALONE, context=name)["logs"]["stdout"]))
+    assert seen["shared"] == [] and seen["parent"] == 1, seen
+    assert set(seen["kill far"]) == set() and seen["kill 1"] == 1, seen
+    assert seen["sysv"] == [0, 0, 0] and seen["unix"] == [], seen
+    assert set(seen["environ"]) <= {"PATH", "LANG", "HOME", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MPLBACKEND"}, seen
+    api("DELETE", "/sandbox/alone")
+
+
+def test_its_own_program_again_is_no_zygote(own, api):
+    """Executed with a zygote's arguments it finds none of the descriptors that make one."""
+    api.ok("PUT", "/sandbox/again", {})
+    eventually(lambda: forks_come(api, "again"))
+    code = """
+import subprocess, json
+argv = ["/usr/bin/python3", "-I", "-c", "exec(open(60).read())", "zygote"]
+done = subprocess.run(argv, executable="/proc/self/exe", capture_output=True)
+look = ["python3", "-I", "-S", "-c", "import os; print(sorted(int(f) for f in os.listdir('/proc/self/fd')))"]
+fds = subprocess.run(look, executable="/proc/self/exe", capture_output=True)
+print(json.dumps([done.returncode, done.stderr.decode()[-60:], fds.stdout.decode()]))
+"""
+    reply = cell(api, "again", code)
+    code, error, fds = json.loads(reply["logs"]["stdout"][0])
+    assert code != 0 and "Bad file descriptor" in error, reply
+    assert json.loads(fds) in ([0, 1, 2], [0, 1, 2, 3]), reply
+    api("DELETE", "/sandbox/again")

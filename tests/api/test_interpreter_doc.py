@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/INTERPRETER.md, followed from its first line to its last: what it says is typed, what it shows is looked for. The
+server has a zygote, as one has that nobody has configured."""
+
+import os
+import pty
+import re
+import select
+import shutil
+import subprocess
+import tempfile
+import time
+
+import api_helpers
+import pytest
+from api_helpers import ADMIN, CAY, PATIENCE, TOP, Client, eventually
+from conftest import need_root
+
+PAGE = TOP / "docs" / "INTERPRETER.md"
+NEEDED = ["jq", "node", "gcc", "curl"]
+CELL_READY = {"code": "import sys\nprint('pandas' in sys.modules)"}
+
+
+# --- the page
+
+
+def is_whole(command):
+    """Whether a shell would run it, or ask for more: quotes, a pipe, a here-document."""
+    done = subprocess.run(["bash", "-n", "-c", command + "\n"], capture_output=True, check=False)
+    return done.returncode == 0 and not done.stderr
+
+
+def steps():
+    """[command, the lines shown under it], of all blocks of the page."""
+    found, indent, is_open = [], 0, False
+    for line in PAGE.read_text(encoding="utf-8").splitlines():
+        start = re.match(r" {4,6}\$ ", line)
+        if start and (not is_open or is_whole(found[-1][0])):
+            found.append([line[start.end():], []])
+            indent, is_open = start.end() - 2, True
+        elif is_open and (line.startswith(" " * indent) or not line.strip()):
+            add_line(found[-1], line[indent:])
+        else:
+            is_open = False
+    return found
+
+
+def add_line(step, line):
+    if not step[1] and not is_whole(step[0]):
+        step[0] += "\n" + line
+    else:
+        step[1].append(line)
+
+
+def squeeze(text):
+    """Where lines are broken is the page's affair."""
+    return re.sub(r"\s", "", text)
+
+
+def pattern(shown):
+    """'…' stands for anything."""
+    return ".*".join(re.escape(squeeze(part)) for part in "\n".join(shown).split("…"))
+
+
+def is_repl(step):
+    return step[0] == "cay repl"
+
+
+def script(commands):
+    """One shell for all, as a reader has; each command's output ends with a mark of its own."""
+    prelude = ['cay() { "$CAY_PROGRAM" "$@"; }', f'curl() {{ command curl -sS -m {PATIENCE} "$@"; }}']
+    lines = [f"{{ {command}\n}} 2>&1\necho; echo '=== {i} ==='" for i, command in enumerate(commands)]
+    return "\n".join(prelude + lines)
+
+
+# --- the server
+
+
+@pytest.fixture(scope="module")
+def server(top):
+    """As the page has it: with what is loaded ahead."""
+    need_root()
+    for program in NEEDED:
+        if shutil.which(program) is None:
+            pytest.skip(f"the page uses {program}")
+    for module in ("pandas", "matplotlib"):
+        if subprocess.run(["/usr/bin/python3", "-c", f"import {module}"], capture_output=True, check=False).returncode:
+            pytest.skip(f"the page uses {module}")
+    data = tempfile.mkdtemp(prefix="interpreter-", dir=top)
+    server = api_helpers.Server(data, "--preload", "numpy,pandas,matplotlib")
+    eventually(lambda: finds_pandas(Client(server)))
+    yield server
+    assert server.stop() == 0
+    assert server.faults() == []
+
+
+def finds_pandas(api):
+    api.ok("PUT", "/sandbox/warm", {})
+    try:
+        return api.ok("POST", "/sandbox/warm/code", CELL_READY)["logs"]["stdout"] == ["True\n"]
+    finally:
+        api("DELETE", "/sandbox/warm")
+
+
+@pytest.fixture
+def environment(server):
+    return {
+        **os.environ,
+        "CAY": f"http://127.0.0.1:{server.port}",
+        "AUTH": f"Authorization: Bearer {ADMIN}",
+        "CAY_PROGRAM": CAY,
+        "CAY_DATA": str(server.data),
+        "ASAN_OPTIONS": "detect_leaks=0",
+    }
+
+
+def follow(found, environment, where):
+    """What each command printed."""
+    whole = script([command for command, _ in found])
+    done = subprocess.run(["bash", "-c", whole], cwd=where, env=environment, stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, timeout=PATIENCE * 6, check=False)
+    outputs = re.split(r"\n=== \d+ ===\n", done.stdout)
+    assert len(outputs) == len(found) + 1, done
+    return outputs
+
+
+def test_most_of_it_is_run():
+    found = steps()
+    assert len(found) >= 50
+    assert sum(1 for step in found if is_repl(step)) == 1
+    assert len([step for step in found if step[1]]) >= 40
+
+
+def test_followed(environment, tmp_path):
+    found = [step for step in steps() if not step[0].startswith("export ") and not is_repl(step)]
+    outputs = follow(found, environment, tmp_path)
+    if os.environ.get("CAY_DOC_TRANSCRIPT"):
+        with open(os.environ["CAY_DOC_TRANSCRIPT"], "w", encoding="utf-8") as f:
+            f.writelines(f"$ {command}\n{output}\n" for (command, _), output in zip(found, outputs, strict=False))
+    wrong = []
+    for (command, shown), output in zip(found, outputs, strict=False):
+        if not re.fullmatch(pattern(shown), squeeze(output)):
+            wrong.append(f"$ {command}\nshould show:\n" + "\n".join(shown) + f"\nbut shows:\n{output}\n")
+    assert not wrong, "\n".join(wrong)
+
+
+# --- the conversation
+
+
+class Terminal:
+    """A program on a terminal: what it shows, without its moving about."""
+
+    def __init__(self, command, environment, where):
+        self.shown = ""
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.chdir(where)
+            os.execvpe(command[0], command, environment)
+
+    def type(self, line):
+        os.write(self.fd, line.encode() + b"\r")
+
+    def wait_for(self, text):
+        end = time.monotonic() + PATIENCE
+        while squeeze(text) not in squeeze(self.shown):
+            assert time.monotonic() < end, f"no {text!r} in:\n{self.shown}"
+            assert self.read(), f"it ended without {text!r}:\n{self.shown}"
+
+    def read(self):
+        if not select.select([self.fd], [], [], 0.2)[0]:
+            return True
+        try:
+            raw = os.read(self.fd, 65536)
+        except OSError:  # its end
+            return False
+        self.shown += re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", raw.decode(errors="replace"))
+        return bool(raw)
+
+    def end(self):
+        while self.read():
+            pass
+        os.close(self.fd)
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+def test_conversation(environment, tmp_path):
+    """Each line is typed when its prompt has come; answers are looked for in between."""
+    shown = next(step for step in steps() if is_repl(step))[1]
+    env = {**environment, "TERM": "xterm", "HOME": str(tmp_path)}
+    terminal = Terminal([CAY, "repl"], env, tmp_path)
+    for line in shown:
+        prompt, typed = line[:4], line[4:]
+        if prompt.rstrip() in (">>>", "..."):
+            terminal.wait_for(prompt)
+            terminal.shown = ""
+            terminal.type(typed)
+        else:
+            for part in line.split("…"):
+                terminal.wait_for(part)
+    assert terminal.end() == 0
