@@ -109,7 +109,10 @@ def _ticks(axis, scale):
 
 def _date_of(place, axis):
     if "Period" in _converter(axis) or "TimeSeries" in _converter(axis):
-        return value_of(place)
+        frequency, pandas = getattr(axis, "freq", None), sys.modules.get("pandas")
+        if frequency is None or pandas is None:
+            return value_of(place)
+        return value_of(pandas.Period(ordinal=int(place), freq=frequency))
     dates = sys.modules["matplotlib.dates"]
     return value_of(dates.num2date(place).replace(tzinfo=None))
 

@@ -184,6 +184,11 @@ def forget_places():
         clear = getattr(getattr(matplotlib, name, None), "cache_clear", None)
         if clear is not None:
             clear()
+    if matplotlib is not None and "MPLBACKEND" in os.environ:
+        try:
+            matplotlib.use(os.environ["MPLBACKEND"])
+        except Exception:
+            pass  # one that there is not: ours stays
 
 
 def set_for_cell(variables):

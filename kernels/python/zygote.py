@@ -284,6 +284,7 @@ def become_ready(sock):
     signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals())  # a box may signal a fork before it is its own
     libc.prctl(PR_SET_NAME, b"python3", 0, 0, 0)
     preload(setup["preload"])
+    os.environ.pop("MPLBACKEND", None)  # it was for the import: from here on the backend is ours (plots.py)
     main.prepare()
     planter = Planter(setup)
     gc.collect()

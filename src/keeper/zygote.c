@@ -204,14 +204,11 @@ static void plant_done(struct keeper *k, struct plant *p, const struct err *err)
         end_kill(k, box); // which had to wait for us
 }
 
-// Their forks find their seats empty, and end. The next daemon numbers its requests anew.
+// What it has asked for is nobody's: the next one numbers its requests anew.
 void zygote_client_lost(struct keeper *k)
 {
-    for (unsigned i = 0; i < PLANTS_MAX; i++) {
+    for (unsigned i = 0; i < PLANTS_MAX; i++)
         k->plants[i].request = 0;
-        if (k->plants[i].id != 0)
-            plant_done(k, &k->plants[i], NULL);
-    }
 }
 
 // Its plants come to nothing with it.
@@ -342,6 +339,10 @@ static void planted(struct keeper *k, struct plant *p, const struct zygote_plant
         .head = {.version = WIRE_VERSION, .type = GUEST_ADOPT, .id = p->exec},
         .pid = msg->pid,
     };
+    if (p->request == 0) { // it finds its seat empty, and ends
+        plant_done(k, p, NULL);
+        return;
+    }
     if (box == NULL || (box->state != BOX_READY && box->state != BOX_LIVE)) {
         (void)err_set(&err, ERR_NOT_FOUND, "no such box");
         plant_done(k, p, &err);

@@ -405,6 +405,42 @@ CHECK_CASE(a_cancelled_cell_is_killed_in_the_end)
     assert_int_equal(info("a").status, CONTEXT_IDLE);
 }
 
+CHECK_CASE(a_cell_is_cancelled_before_its_client_has_heard_of_it)
+{
+    struct err err = {0};
+    struct kit_run *run = kit_cell(NULL, "x", 0), *next = kit_cell(NULL, "y", 0);
+    cell_cancel(cell_find(&kit.s, "default-python-2", &err));
+    assert_true(next->told);
+    CHECK_END(next, "killed", false);
+    kit_open(0);
+    kit_finish(0, 1, 1);
+    CHECK_END(run, "done", false);
+    assert_int_equal(info("default-python").queued, 0);
+    kit_done(run);
+    kit_done(next);
+}
+
+CHECK_CASE(single_cells_that_wait_can_be_cancelled)
+{
+    struct err err = {0};
+    struct kit_run *runs[ONCE_MAX + 2];
+    for (int i = 0; i < ONCE_MAX + 2; i++)
+        runs[i] = kit_cell("c", "int main;", 0);
+    assert_int_equal(kit.s.contexts->n_once, ONCE_MAX + 2);
+    const struct context *waits = kit.s.contexts->once;
+    while (waits->link != NULL)
+        waits = waits->next;
+    cell_cancel(cell_find(&kit.s, waits->row.id, &err));
+    assert_int_equal(kit.s.contexts->n_once, ONCE_MAX + 1);
+    CHECK_END(runs[ONCE_MAX], "killed", false);
+    kit_open(0);
+    kit_finish(0, 1, 1);
+    assert_int_equal(kit.n, ONCE_MAX + 1); // the one behind it has its turn
+    kit_lose(STATE_STOPPING, END_KILLED);
+    for (int i = 0; i < ONCE_MAX + 2; i++)
+        kit_done(runs[i]);
+}
+
 CHECK_CASE(a_restart_ends_what_ran)
 {
     struct kit_made made = {0}, second = {0};
@@ -705,9 +741,16 @@ CHECK_CASE(an_idle_kernel_goes_on)
     kit_done(run);
     (void)kit_heard(0);
     die_and_come_back();
-    assert_int_equal(info("a").status, CONTEXT_IDLE);
+    assert_string_equal(kit_heard(0), "ack 0 |ping 0 |");
+    assert_int_equal(info("a").status, CONTEXT_BUSY); // until it says that it is not
+    kit_say(0, "pong", 1, "{}");                      // to another
+    assert_int_equal(info("a").status, CONTEXT_BUSY);
+    kit_say(0, "pong", 0, "{}");
+    KIT_AWAIT(info("a").status == CONTEXT_IDLE);
+    die_and_come_back();
     kit_print(0, "of a cell nobody knows any more");
     kit_say(0, "done", 1, "{\"count\":2}");
+    KIT_AWAIT(info("a").status == CONTEXT_IDLE);
     run = kit_cell("a", "y", 0);
     unsigned number = run->cell->number;
     assert_true(number > 1);
@@ -733,7 +776,7 @@ CHECK_CASE(a_long_cell_is_found_again)
     assert_int_equal(write(kit.kernels[0].control, half, sizeof half - 1), sizeof half - 1);
     kit_done(run);
     die_and_come_back();
-    assert_string_equal(kit_heard(0), "ack 1 |ack 1 |");
+    assert_string_equal(kit_heard(0), "ack 1 |ping 0 |ack 1 |");
     assert_int_equal(info("a").status, CONTEXT_BUSY);
     struct cell *cell = cell_find(&kit.s, "a-1", &err);
     assert_non_null(cell);
@@ -839,7 +882,9 @@ CHECK_MAIN(KIT_CASE(the_first_cell_needs_one_round), KIT_CASE(all_said_at_once_i
            KIT_CASE(typescript_gets_its_tool), KIT_CASE(errors_are_complete),
            KIT_CASE(a_timeout_interrupts), KIT_CASE(a_timeout_kills_what_does_not_listen),
            KIT_CASE(an_interrupt_may_be_ignored), KIT_CASE(a_cancelled_cell_is_killed_in_the_end),
-           KIT_CASE(a_restart_ends_what_ran), KIT_CASE(how_kernels_end),
+           KIT_CASE(a_cell_is_cancelled_before_its_client_has_heard_of_it),
+           KIT_CASE(single_cells_that_wait_can_be_cancelled), KIT_CASE(a_restart_ends_what_ran),
+           KIT_CASE(how_kernels_end),
            KIT_CASE(a_kernel_that_ends_right_after_its_cell), KIT_CASE(what_breaks_the_protocol),
            KIT_CASE(lies_before_it_is_open), KIT_CASE(frames_of_other_cells_are_dropped),
            KIT_CASE(too_much_is_cut), KIT_CASE(the_last_ones_are_kept),
