@@ -127,7 +127,7 @@ def next_frame():
 
 
 def run_cell(number, payload, variables):
-    source = payload.decode("utf-8", "replace")
+    source = payload.decode("utf-8", "replace").removeprefix("\ufeff")  # of a file that was made so
     if not variables:
         cell.run(number, source)
         return

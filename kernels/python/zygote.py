@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A zygote: a Python with libraries loaded that forks itself into boxes.
 
-It is root in Z, the user namespace above those of boxes, and never sees a byte of user code. A fork is a child
+It is a user of Z, the user namespace above those of boxes, with the capabilities that entering them takes, and never
+sees a byte of user code. A fork is a child
 of the box's own PID 1: a helper process that shares our memory (so that page tables are copied once) is born in the
 box's pid namespace, forks, and ends. The fork enters everything that keeps user code in its box, and only
 then waits for the pipes that code comes through. Layouts are those of src/wire/zygote-msg.h."""
@@ -83,7 +84,7 @@ def read_setup():
             "preload": preload.rstrip(b"\0").decode()}
 
 
-# -- in the fork, from root in Z to a process of the box
+# -- in the fork, from a user of Z to a process of the box
 
 def enter_namespaces(fds):
     kinds = [("mnt", NEWNS), ("net", NEWNET), ("ipc", NEWIPC), ("uts", NEWUTS), ("cgroup", NEWCGROUP)]
@@ -277,12 +278,13 @@ def preload(names):
 
 
 def become_ready(sock):
-    from cay_kernel import main
+    from cay_kernel import hooks, main
 
     setup = read_setup()
     prctl("dumpable", PR_SET_DUMPABLE, 0)
     signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals())  # a box may signal a fork before it is its own
     libc.prctl(PR_SET_NAME, b"python3", 0, 0, 0)
+    hooks.set_builtins()  # some ask, as they are imported, whether this is a notebook
     preload(setup["preload"])
     os.environ.pop("MPLBACKEND", None)  # it was for the import: from here on the backend is ours (plots.py)
     main.prepare()

@@ -269,14 +269,17 @@ static void shell_word(struct reader *r, const char *word, size_t len, long *cas
         const char *word;
         int step;
     } words[] = {
-        {"if",   1 },
-        {"fi",   -1},
-        {"do",   1 },
-        {"done", -1},
-        {"case", 1 },
-        {"esac", -1},
-        {"{",    1 },
-        {"}",    -1},
+        {"if",     1 },
+        {"fi",     -1},
+        {"for",    1 },
+        {"while",  1 },
+        {"until",  1 },
+        {"select", 1 },
+        {"done",   -1},
+        {"case",   1 },
+        {"esac",   -1},
+        {"{",      1 },
+        {"}",      -1},
     };
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         if (strlen(words[i].word) != len || memcmp(words[i].word, word, len) != 0)

@@ -112,7 +112,7 @@ static const struct {
     void (*fn)(struct repl *repl, const char *word);
 } commands[] = {
     {"help",      "",        "this",                                         do_help     },
-    {"quit",      "",        "leave; so does Ctrl-D",                        do_quit     },
+    {"quit",      "",        "leave; so do Ctrl-D and exit",                 do_quit     },
     {"interrupt", "",        "what still runs; Ctrl-C does it to a cell",    do_interrupt},
     {"restart",   "",        "begin anew: all that was defined goes",        do_restart  },
     {"lang",      " [NAME]", "the language, or another one",                 do_lang     },
@@ -136,9 +136,26 @@ static void do_help(struct repl *repl, const char *word)
         stderr);
 }
 
+// What people type to leave an interpreter, in any language that is spoken here.
+static bool is_farewell(const char *text, size_t len)
+{
+    static const char *const words[] = {"exit", "exit()", "quit", "quit()", ".exit"};
+    while (len > 0 && (text[len - 1] == ' ' || text[len - 1] == '\n' || text[len - 1] == ';'))
+        len--;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (strlen(words[i]) == len && memcmp(words[i], text, len) == 0)
+            return true;
+    }
+    return false;
+}
+
 bool repl_command(struct repl *repl, const char *text, size_t len)
 {
     char line[4096];
+    if (is_farewell(text, len)) {
+        do_quit(repl, "");
+        return true;
+    }
     if (len < 2 || text[0] != ':' || text[1] < 'a' || text[1] > 'z' || len >= sizeof line ||
         memchr(text, '\n', len) != NULL)
         return false;

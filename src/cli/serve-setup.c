@@ -17,6 +17,7 @@
 #include "box/image.h"
 #include "cli/serve.h"
 #include "keeper/keeper.h"
+#include "wire/spawner-msg.h"
 
 // --- one server for a data directory ---
 
@@ -42,11 +43,13 @@ int setup_pid_file(int data_fd, const char *data, struct err *err)
     return TAKE_FD(fd);
 }
 
-// --- the image ---
+// --- the image, and what is loaded ahead ---
 
 int setup_image(int data_fd, const struct conf *conf, struct err *err)
 {
     struct image image;
+    if (strlen(conf->preload) >= ZYGOTE_PRELOAD_MAX) // else the last name would be cut
+        return err_set(err, ERR_INVALID, "preload: at most %d characters", ZYGOTE_PRELOAD_MAX - 1);
     if (strcmp(conf->image, IMAGE_HOST) == 0)
         return 0; // made when it is wanted
     if (image_open(data_fd, conf->image, &image, err) < 0)

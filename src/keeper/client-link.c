@@ -199,7 +199,7 @@ void client_lost(struct keeper *k)
     fd_close(k->client);
     k->client = -1;
     k->client_reset = k->client_over = k->greeted = 0;
-    zygote_client_lost(k);
+    plant_client_lost(k);
     for (uint32_t i = 1; i < k->slots.n; i++) {
         struct box *box = &k->boxes[i];
         box->request = 0;

@@ -60,11 +60,11 @@ static void finish(struct keeper *k, struct box *box)
         reply_gone(k, number);
 }
 
-// Not while a zygote forks into it: the process that does so is in the box and would die with it, in
-// the middle of the zygote's memory. Called again when that is done.
+// Not while a zygote forks into it: the process that does so is in the box and would die with it,
+// in the middle of the zygote's memory. Called again when that is done.
 void end_kill(struct keeper *k, const struct box *box)
 {
-    if (zygote_is_planting(k, box->number))
+    if (plant_is_into(k, box->number))
         return;
     (void)pidfd_send_signal(box->pidfd, SIGKILL, NULL, 0);
     if (weaken(WEAKEN_PID) && !weaken(WEAKEN_CGROUPKILL))

@@ -127,12 +127,15 @@ struct zygote { // of one image; unused without
     uint32_t slot;       // that is ready; 0: none is
     uint32_t next_slot;  // that loads its libraries, to take its place
     unsigned failures;   // in a row
+    unsigned forks;      // of the one that is ready
     int64_t due_ns;      // when the next one shall be started
     int64_t patience_ns; // until when the one that loads shall be ready
     int64_t answer_ns;   // until when the one that is ready shall answer; 0: it was asked nothing
     int64_t used_ns;
     char why[64]; // the last one did not become ready
 };
+
+// --- plant.c
 
 struct plant { // a fork that was asked for; id 0: unused
     uint32_t id;
@@ -271,15 +274,27 @@ uint32_t zygote_slots(const struct keeper *k); // to be had beside those of boxe
 void zygote_spawned(struct keeper *k, struct box *box, int pidfd); // takes it
 void zygote_event(struct keeper *k, struct box *box);
 void zygote_gone(struct keeper *k, uint32_t slot); // its slot is free; 0: it was none
-void zygote_client_lost(struct keeper *k);
-void zygote_spawner_lost(struct keeper *k); // the next one has another Z
-void zygote_plant(struct keeper *k, struct box *box, const struct keeper_plant *msg); // answers
-int zygote_is_planting(const struct keeper *k, uint64_t box); // into the box of that number
+void zygote_spawner_lost(struct keeper *k);        // the next one has another Z
 // Begins one for this image; NULL when there are too many.
 struct zygote *zygote_want(struct keeper *k, struct keeper_image *image);
 void zygote_forget(struct keeper *k, struct zygote *z);
 int zygote_wait(const struct keeper *k); // as pool_wait
 void zygote_work(struct keeper *k);
+// That is ready to fork into the box; else NULL and err, and one is begun.
+struct zygote *zygote_of(struct keeper *k, const struct box *box, struct err *err);
+// Until when it has to answer what it was asked; `anew`: it has just answered something.
+void zygote_expect(struct keeper *k, struct zygote *z, bool anew);
+
+// plant.c
+union zygote_answer;
+void plant_ask(struct keeper *k, struct box *box, const struct keeper_plant *msg); // answers
+// Whether the message has ended one of that zygote's plants.
+int plant_heard(struct keeper *k, uint32_t zygote, union zygote_answer *msg, size_t len,
+                const struct wire_fds *fds);
+int plant_waits(const struct keeper *k, uint32_t zygote); // for that zygote's answer
+int plant_is_into(const struct keeper *k, uint64_t box);  // the box of that number
+void plant_lose(struct keeper *k, uint32_t zygote);       // they come to nothing with it
+void plant_client_lost(struct keeper *k);
 
 // net.c
 // Steers the box's connections to its own listener, which stays the caller's.

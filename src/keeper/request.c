@@ -312,7 +312,7 @@ static void plant(struct keeper *k, const struct keeper_plant *msg)
         (void)err_set(&err, ERR_INVALID, "no such user in a box");
         reply_error(k, msg->head.id, &err);
     } else {
-        zygote_plant(k, box, msg);
+        plant_ask(k, box, msg);
     }
 }
 

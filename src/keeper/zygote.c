@@ -5,10 +5,7 @@
 // that they have made are children of their boxes and do not notice.
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -27,6 +24,7 @@ enum {
     ANSWER_MS = 2000,         // for a fork: it takes some milliseconds
     BACK_OFF_MS = 1000,       // after a death, doubled with each
     BACK_OFF_MAX_MS = 5 * 60 * 1000,
+    FORKS_LOOK = 16, // forks between two looks at its memory
 };
 
 static const struct box_limits limits = {
@@ -180,97 +178,10 @@ void zygote_spawned(struct keeper *k, struct box *box, int pidfd)
         end_begin(k, box);
 }
 
-// --- planting
-
-int zygote_is_planting(const struct keeper *k, uint64_t box)
-{
-    for (unsigned i = 0; i < PLANTS_MAX; i++) {
-        if (k->plants[i].id != 0 && k->plants[i].box == box)
-            return 1;
-    }
-    return 0;
-}
-
-static void plant_done(struct keeper *k, struct plant *p, const struct err *err)
-{
-    struct box *box = table_find(k, p->box);
-    if (p->request != 0 && err != NULL)
-        reply_error(k, p->request, err);
-    else if (p->request != 0)
-        reply_ok(k, p->request);
-    fd_close(p->seat);
-    *p = (struct plant){.seat = -1};
-    if (box != NULL && box->state == BOX_DYING && box->pidfd >= 0)
-        end_kill(k, box); // which had to wait for us
-}
-
-// What it has asked for is nobody's: the next one numbers its requests anew.
-void zygote_client_lost(struct keeper *k)
-{
-    for (unsigned i = 0; i < PLANTS_MAX; i++)
-        k->plants[i].request = 0;
-}
-
-// Its plants come to nothing with it.
-static void lose_plants(struct keeper *k, uint32_t slot)
-{
-    struct err err = {0};
-    (void)err_set(&err, ERR_UNAVAILABLE, "the zygote has ended");
-    for (unsigned i = 0; i < PLANTS_MAX; i++) {
-        if (k->plants[i].id != 0 && k->plants[i].zygote == slot)
-            plant_done(k, &k->plants[i], &err);
-    }
-}
-
-static int open_namespaces(const struct box *box, int ret[6])
-{
-    static const char *const names[6] = {"pid", "mnt", "net", "ipc", "uts", "cgroup"};
-    pid_t pid = pidfd_child(box->pidfd);
-    for (int i = 0; i < 6; i++) {
-        char path[48];
-        (void)snprintf(path, sizeof path, "/proc/%d/ns/%s", pid, names[i]);
-        ret[i] = pid > 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-        if (ret[i] < 0)
-            return -1;
-    }
-    return 0;
-}
-
-static int send_plant(struct keeper *k, const struct box *box, const struct zygote *z,
-                      const struct keeper_plant *msg, struct plant *p)
-{
-    const struct zygote_plant ask = {
-        .head = {.version = WIRE_VERSION, .type = ZYGOTE_PLANT, .id = p->id},
-        .uid = msg->uid,
-        .gid = msg->gid,
-        .files = msg->files,
-    };
-    int fds[ZYGOTE_PLANT_FDS] = {-1, -1, -1, -1, -1, -1, box->userns, -1}, ends[2];
-    int r = wire_pair(ends);
-    if (r < 0)
-        return r;
-    p->seat = ends[0];
-    fds[ZYGOTE_PLANT_FDS - 1] = ends[1];
-    r = open_namespaces(box, fds) < 0 ? -ESRCH : 0;
-    if (r == 0)
-        r = wire_send(k->boxes[z->slot].guest, &ask, sizeof ask, NULL, 0, fds, ZYGOTE_PLANT_FDS);
-    for (int i = 0; i < 6; i++)
-        fd_close(fds[i]);
-    fd_close(ends[1]);
-    return r;
-}
-
-static struct plant *free_plant(struct keeper *k)
-{
-    for (unsigned i = 0; i < PLANTS_MAX; i++) {
-        if (k->plants[i].id == 0)
-            return &k->plants[i];
-    }
-    return NULL;
-}
+// --- asking it
 
 // The zygote of a box's image; one that is not there yet is begun.
-static struct zygote *ready_one(struct keeper *k, const struct box *box, struct err *err)
+struct zygote *zygote_of(struct keeper *k, const struct box *box, struct err *err)
 {
     struct zygote *z = find(k, box->image);
     if (z == NULL && is_on(k) && box->image != NULL)
@@ -282,106 +193,34 @@ static struct zygote *ready_one(struct keeper *k, const struct box *box, struct 
     return z;
 }
 
-void zygote_plant(struct keeper *k, struct box *box, const struct keeper_plant *msg)
-{
-    struct err err = {0};
-    struct zygote *z = ready_one(k, box, &err);
-    struct plant *p = z != NULL ? free_plant(k) : NULL;
-    if (z != NULL && p == NULL)
-        (void)err_set(&err, ERR_UNAVAILABLE, "the zygote has too much to do");
-    if (p == NULL) {
-        reply_error(k, msg->head.id, &err);
-        return;
-    }
-    z->used_ns = clock_ns();
-    *p = (struct plant){
-        .id = ++k->next_plant != 0 ? k->next_plant : ++k->next_plant,
-        .request = msg->head.id,
-        .exec = msg->exec,
-        .box = box->number,
-        .zygote = z->slot,
-        .seat = -1,
-    };
-    int r = send_plant(k, box, z, msg, p);
-    if (r == 0 && z->answer_ns == 0)
-        z->answer_ns = after_ms(ANSWER_MS);
-    if (r < 0) {
-        (void)err_sys(&err, -r, "ask the zygote");
-        plant_done(k, p, &err);
-    }
-}
-
-static long status_number(const char *text, const char *name)
-{
-    const char *line = strstr(text, name);
-    return line != NULL ? strtol(line + strlen(name), NULL, 10) : -1;
-}
-
-// The zygote runs an image's code and is not believed: what it hands us must be a child of the
-// box's PID 1, and so a process of that box. Its pid on the host, or -1.
-static pid_t check_fork(const struct box *box, int pidfd)
-{
-    char path[48], text[4096];
-    pid_t guest = pidfd_child(box->pidfd), pid = pidfd_pid(pidfd);
-    struct pollfd ended = {.fd = pidfd, .events = POLLIN};
-    (void)snprintf(path, sizeof path, "/proc/%d/status", pid);
-    if (guest <= 0 || pid <= 0 || fd_read_file(AT_FDCWD, path, text, sizeof text) < 0 ||
-        status_number(text, "\nPPid:") != guest)
-        return -1;
-    return poll(&ended, 1, 0) == 0 ? pid : -1; // so that it was that process we looked at
-}
-
-static void planted(struct keeper *k, struct plant *p, const struct zygote_planted *msg, int pidfd)
-{
-    struct err err = {0};
-    struct box *box = table_find(k, p->box);
-    struct guest_adopt adopt = {
-        .head = {.version = WIRE_VERSION, .type = GUEST_ADOPT, .id = p->exec},
-        .pid = msg->pid,
-    };
-    if (p->request == 0) { // it finds its seat empty, and ends
-        plant_done(k, p, NULL);
-        return;
-    }
-    if (box == NULL || (box->state != BOX_READY && box->state != BOX_LIVE)) {
-        (void)err_set(&err, ERR_NOT_FOUND, "no such box");
-        plant_done(k, p, &err);
-        return;
-    }
-    pid_t pid = check_fork(box, pidfd);
-    int r = pid > 0 ? cgroups_join(k->cgroups, keeper_host_slot(k, box->slot), pid, &err)
-                    : err_set(&err, ERR_INTERNAL, "the zygote's fork is not in its box");
-    if (r == 0 && (r = wire_send(box->guest, &adopt, sizeof adopt, NULL, 0, &p->seat, 1)) < 0)
-        (void)err_sys(&err, -r, "tell a box of a fork");
-    plant_done(k, p, r < 0 ? &err : NULL);
-}
-
 // --- hearing from it
 
-// Whoever has answered is given time for the next one.
-static void has_answered(const struct keeper *k, struct zygote *z)
+// It has been asked for a fork, or has answered: whoever has done so is given time for the next.
+void zygote_expect(struct keeper *k, struct zygote *z, bool anew)
 {
-    z->answer_ns = 0;
-    for (unsigned i = 0; i < PLANTS_MAX; i++) {
-        if (k->plants[i].id != 0 && k->plants[i].zygote == z->slot)
-            z->answer_ns = after_ms(ANSWER_MS);
-    }
+    if (!plant_waits(k, z->slot))
+        z->answer_ns = 0;
+    else if (anew || z->answer_ns == 0)
+        z->answer_ns = after_ms(ANSWER_MS);
 }
 
-static struct plant *find_plant(struct keeper *k, uint32_t id, uint32_t slot)
+// What forks have written before they were in their boxes' cgroups, and their page tables, is
+// charged to the zygote as long as they live: another takes its place before that is too much.
+static void see_memory(const struct keeper *k, struct zygote *z)
 {
-    for (unsigned i = 0; i < PLANTS_MAX && id != 0; i++) {
-        if (k->plants[i].id == id && k->plants[i].zygote == slot)
-            return &k->plants[i];
-    }
-    return NULL;
+    struct cgroup_usage used;
+    if (++z->forks % FORKS_LOOK != 0 || z->next_slot != 0 || z->failures > 0)
+        return;
+    cgroups_usage(k->cgroups, keeper_host_slot(k, z->slot), &used);
+    if (used.memory > limits.memory / 2)
+        z->due_ns = clock_ns();
 }
 
 static void retire(struct keeper *k, uint32_t slot)
 {
     if (slot == 0)
         return;
-    lose_plants(k, slot);
+    plant_lose(k, slot);
     end_begin(k, &k->boxes[slot]);
 }
 
@@ -393,19 +232,15 @@ static void became_ready(struct keeper *k, struct zygote *z)
     z->answer_ns = 0;
     z->failures = 0;
     z->patience_ns = 0;
+    z->forks = 0;
     z->due_ns = after_ms(k->config.zygote_renew_ms);
     retire(k, old);
 }
 
 void zygote_event(struct keeper *k, struct box *box)
 {
-    union {
-        struct wire_head head;
-        struct zygote_planted planted;
-        struct zygote_failed failed;
-    } msg;
+    union zygote_answer msg;
     struct wire_fds fds;
-    struct err err = {0};
     ssize_t n = wire_recv(box->guest, &msg, sizeof msg, &fds, MSG_DONTWAIT);
     if (n == -EAGAIN || n == -EINTR)
         return;
@@ -415,29 +250,24 @@ void zygote_event(struct keeper *k, struct box *box)
         return;
     }
     struct zygote *z = find_slot(k, box->slot);
-    struct plant *p = find_plant(k, msg.head.id, box->slot);
+    bool is_why = msg.head.type == ZYGOTE_FAILED && n == sizeof msg.failed && msg.head.id == 0;
     if (msg.head.type == ZYGOTE_READY && z != NULL && z->next_slot == box->slot) {
         became_ready(k, z);
-    } else if (msg.head.type == ZYGOTE_PLANTED && n == sizeof msg.planted && fds.n == 1 &&
-               p != NULL) {
-        planted(k, p, &msg.planted, fds.fd[0]);
-    } else if (msg.head.type == ZYGOTE_FAILED && n == sizeof msg.failed && p != NULL) {
-        msg.failed.step[sizeof msg.failed.step - 1] = '\0';
-        (void)err_sys(&err, msg.failed.sys_errno, "fork into a box: %s", msg.failed.step);
-        plant_done(k, p, &err);
-    }
-    if (msg.head.type == ZYGOTE_FAILED && n == sizeof msg.failed && msg.head.id == 0 && z != NULL)
+    } else if (is_why && z != NULL) {
         (void)snprintf(z->why, sizeof z->why, "%.*s", (int)sizeof msg.failed.step - 1,
                        msg.failed.step);
-    if (p != NULL && z != NULL && z->slot == box->slot)
-        has_answered(k, z);
+    } else if (plant_heard(k, box->slot, &msg, (size_t)n, &fds) && z != NULL &&
+               z->slot == box->slot) {
+        zygote_expect(k, z, /* anew */ true);
+        see_memory(k, z);
+    }
     wire_fds_close(&fds);
 }
 
 void zygote_gone(struct keeper *k, uint32_t slot)
 {
     struct zygote *z = slot != 0 ? find_slot(k, slot) : NULL;
-    lose_plants(k, slot);
+    plant_lose(k, slot);
     if (z == NULL)
         return;
     if (z->slot == slot) {

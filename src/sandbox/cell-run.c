@@ -15,7 +15,8 @@ static int check(struct sandbox *s, const struct cell_request *request, struct e
         return err_set(err, ERR_INVALID, "code is UTF-8 text without NUL characters");
     if (request->env != NULL && strlen(request->env) > FRAME_TO_MAX)
         return err_set(err, ERR_INVALID, "the environment is too large");
-    if (contexts_of(s)->queued + request->len > CELLS_QUEUED_MAX)
+    // Also of those that run: a kernel need not read what it is sent.
+    if (contexts_of(s)->asked + cell_asked(request) > CELLS_ASKED_MAX)
         return err_set(err, ERR_EXHAUSTED, "too much code waits in this sandbox");
     return 0;
 }
@@ -50,7 +51,6 @@ static struct cell *enqueue(struct context *c, const struct cell_request *reques
         last = &(*last)->next;
     *last = cell;
     c->n_queue++;
-    c->s->contexts->queued += cell->len;
     return cell;
 }
 

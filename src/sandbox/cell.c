@@ -95,6 +95,11 @@ static bool make_room(struct contexts *all, uint64_t more)
 
 // --- life
 
+uint64_t cell_asked(const struct cell_request *request)
+{
+    return request->len + (request->env != NULL ? strlen(request->env) : 0);
+}
+
 struct cell *cell_new(struct context *c, uint32_t number, const struct cell_request *request,
                       struct err *err)
 {
@@ -112,6 +117,8 @@ struct cell *cell_new(struct context *c, uint32_t number, const struct cell_requ
     cell->s = sandbox_ref(c->s);
     sandbox_busy(c->s);
     cell->all = c->s->contexts;
+    cell->asked = cell_asked(request);
+    cell->all->asked += cell->asked;
     cell->context = c;
     context_ref(c);
     cell->number = number;
@@ -153,6 +160,7 @@ static void let_go(struct cell *cell)
     if (c != NULL)
         context_unref(c);
     if (s != NULL) {
+        s->contexts->asked -= cell->asked;
         sandbox_idle(s);
         sandbox_unref(s);
     }

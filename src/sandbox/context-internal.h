@@ -26,7 +26,7 @@ enum {
 // Of all cells of a sandbox.
 #define CELLS_BYTES_MAX  (UINT64_C(256) * 1024 * 1024)
 #define CELLS_MEMORY_MAX (UINT64_C(32) * 1024 * 1024)
-#define CELLS_QUEUED_MAX (UINT64_C(64) * 1024 * 1024) // code that waits
+#define CELLS_ASKED_MAX  (UINT64_C(64) * 1024 * 1024) // code and variables of those that wait or run
 #define FRAMES_MAX       (UINT64_C(96) * 1024 * 1024) // frames that are not whole yet
 
 // --- cells
@@ -58,17 +58,19 @@ struct cell {
     bool signalled, interrupted, has_failed;
     bool is_signal_due; // when it is old enough
     unsigned signals;   // since `stop` was set
-    bool is_stored; // its context's row has it
-    bool is_rest;   // a daemon before this one has begun it
-    cell_fn fn;     // not told yet
+    bool is_stored;     // its context's row has it
+    bool is_rest;       // a daemon before this one has begun it
+    cell_fn fn;         // not told yet
     void *fn_data;
     struct cell_log log;
     uint64_t counted, counted_memory; // of it, in `all`
+    uint64_t asked; // bytes that came with it, in its sandbox's until it has ended
     struct cell_end end;
     struct cell_follower *followers;
     unsigned telling;
 };
 
+uint64_t cell_asked(const struct cell_request *request); // bytes of it that are kept
 struct cell *cell_new(struct context *c, uint32_t number, const struct cell_request *request,
                       struct err *err);
 void cell_write(struct cell *cell, enum cell_event_type type, const char *bytes,
@@ -120,7 +122,7 @@ struct contexts {
     struct context *once; // those of single cells, running or waiting
     unsigned n_once;
     struct cell *ended; // oldest first
-    uint64_t bytes, memory, queued, frames;
+    uint64_t bytes, memory, asked, frames;
 };
 
 // --- context.c

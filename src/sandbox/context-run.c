@@ -20,7 +20,6 @@ static struct cell *take_first(struct context *c)
     c->queue = cell->next;
     cell->next = NULL;
     c->n_queue--;
-    c->s->contexts->queued -= cell->len;
     return cell;
 }
 
@@ -106,7 +105,6 @@ void context_unsend(struct context *c)
     cell->next = c->queue;
     c->queue = cell;
     c->n_queue++;
-    c->s->contexts->queued += cell->len;
 }
 
 // A large one takes several writes. A daemon after us would go on in the middle of it with frames
@@ -406,7 +404,6 @@ static void take_out(struct cell *cell)
     *p = cell->next;
     cell->next = NULL;
     c->n_queue--;
-    c->s->contexts->queued -= cell->len;
 }
 
 // Whoever ran it may not have heard of it yet, and hears of its end then.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels in a sandbox's box, as jobs: one that was parked in it before anybody asked, a fork of the
-// image's zygote, or one that is started. Contexts (context.h) own them; the protocol is in
+// Kernels in a sandbox's box, as jobs: one that was parked in it before anybody asked, a fork of
+// the image's zygote, or one that is started. Contexts (context.h) own them; the protocol is in
 // kernels/PROTOCOL.md.
 #pragma once
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "kernels/kernels.h"
 #include "sandbox/exec.h"
 #include "sandbox/kernel.h"
@@ -92,6 +93,7 @@ static bool park_node(struct ready_box *box)
         .flags = GUEST_EXEC_CONTROL | GUEST_EXEC_KEEP | GUEST_EXEC_KEEP_EXIT,
     };
     struct guest_peer guest = {.sock = box->guest, .version = WIRE_VERSION};
+    (void)fd_set_nonblock(box->guest, 1); // it may be too full of what nobody has read
     bool is_sent = guest_send_exec(guest, PARKED_FIRST + KERNEL_NODE, &spec, &ignored) == 0;
     if (is_sent)
         box->parked |= 1u << KERNEL_NODE;

@@ -267,7 +267,7 @@ void job_own(struct job *job, const struct job_events *events, void *data);
 enum { PARKED_FIRST = 0x70000000 }; // the id of a parked job is this and its kernel_kind
 void parking_open(struct fleet *fleet);
 void parking_close(struct fleet *fleet);
-void parking_ready(struct fleet *fleet); // there is one more box
+void parking_ready(struct fleet *fleet);                          // there is one more box
 unsigned parking_count(const struct fleet *fleet, unsigned kind); // parked; enum kernel_kind
 // Puts the box that suits best where it is taken next.
 void parking_choose(struct fleet *fleet, unsigned wanted); // 1 << enum kernel_kind

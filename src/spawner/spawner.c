@@ -312,8 +312,8 @@ static void spawn_zygote(int sock, const struct spawner_zygote *msg, struct wire
     }
     int pidfd = -1;
     struct clone_args args = {
-        .flags = CLONE_PARENT | CLONE_PIDFD | CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWNET |
-                 CLONE_NEWIPC,
+        .flags =
+            CLONE_PARENT | CLONE_PIDFD | CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWNET | CLONE_NEWIPC,
         .pidfd = (uintptr_t)&pidfd,
     };
     long pid = syscall(SYS_clone3, &args, sizeof args);

@@ -33,7 +33,7 @@
 enum { FD_BOOT = 60, FD_SETUP = 61, FD_KEEPER = 62, FILES = 256 };
 
 // What a fork needs to enter a box. It loses them there, for those of B. Not to become another user
-// of Z: its root owns all boxes.
+// of Z: guests are users of it, and own what their boxes are in.
 static const uint64_t caps = 1ull << CAP_SYS_ADMIN | 1ull << CAP_SYS_CHROOT;
 
 // Whoever started us hears nothing but that we have ended.

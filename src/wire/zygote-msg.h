@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the keeper asks of a zygote: an interpreter of an image, root in Z, with libraries loaded,
+// What the keeper asks of a zygote: an interpreter of an image, in Z, with libraries loaded,
 // that forks itself into boxes (kernels/python/zygote.py, which knows these layouts too). It runs
 // an image's code, so nothing it says is believed: the keeper looks at the process it is handed.
 #pragma once
@@ -40,6 +40,12 @@ struct zygote_failed {
     struct wire_head head;
     int32_t sys_errno;
     char step[60];
+};
+
+union zygote_answer {
+    struct wire_head head;
+    struct zygote_planted planted;
+    struct zygote_failed failed;
 };
 
 // What a zygote finds on descriptor 61 when it starts: this, then n_filter instructions of the

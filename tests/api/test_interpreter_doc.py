@@ -14,7 +14,6 @@ import time
 import api_helpers
 import pytest
 from api_helpers import ADMIN, CAY, PATIENCE, TOP, Client, eventually
-from conftest import need_root
 
 PAGE = TOP / "docs" / "INTERPRETER.md"
 NEEDED = ["jq", "node", "gcc", "curl"]
@@ -79,6 +78,8 @@ def script(commands):
 @pytest.fixture(scope="module")
 def server(top):
     """As the page has it: with what is loaded ahead."""
+    from conftest import need_root
+
     need_root()
     for program in NEEDED:
         if shutil.which(program) is None:
@@ -142,6 +143,61 @@ def test_followed(environment, tmp_path):
         if not re.fullmatch(pattern(shown), squeeze(output)):
             wrong.append(f"$ {command}\nshould show:\n" + "\n".join(shown) + f"\nbut shows:\n{output}\n")
     assert not wrong, "\n".join(wrong)
+
+
+# --- what is loaded ahead
+
+SAME = [
+    "import pandas as pd, numpy as np, matplotlib, matplotlib.pyplot as plt",
+    "pd.DataFrame(np.arange(2000).reshape(100, 20))",
+    "pd.DataFrame({'text': ['x' * 200]}, index=pd.date_range('2024-01-01', periods=1))",
+    "pd.get_option('display.max_columns'), pd.get_option('display.width'), pd.get_option('display.max_rows')",
+    "pd.get_option('display.html.table_schema'), np.get_printoptions(), np.geterr()",
+    "matplotlib.get_backend(), plt.isinteractive(), sorted(matplotlib.rcParams.items(), key=str)",
+    "import sys; sys.path, sys.argv, sys.flags, sys.getrecursionlimit(), sys.dont_write_bytecode",
+    "import locale; locale.getlocale(), locale.getpreferredencoding(), sys.stdout.encoding, type(sys.stdin)",
+    "import os; sorted(os.environ.items()), os.getcwd(), os.umask(0o22), os.getuid(), os.nice(0)",
+    "import signal; [(s, signal.getsignal(s)) for s in (2, 15, 13, 1, 17)], signal.pthread_sigmask(0, [])",
+    "import warnings; sorted(str(f[:3]) for f in warnings.filters)",
+    "warnings.warn('careful', DeprecationWarning); warnings.warn('again', FutureWarning)",
+    "import logging; logging.getLogger().level, logging.getLogger('matplotlib').level, logging.root.handlers",
+    "import threading; threading.active_count(), threading.current_thread() is threading.main_thread()",
+    "import multiprocessing; multiprocessing.current_process().name, multiprocessing.get_start_method()",
+    "import tempfile; tempfile.gettempdir(), os.path.expanduser('~')",
+    "__name__, __builtins__, sys.modules['__main__'].__dict__ is globals()",
+    "import gc; gc.isenabled(), gc.get_threshold()",
+    "import resource; [resource.getrlimit(n) for n in (resource.RLIMIT_NOFILE, resource.RLIMIT_CORE, resource.RLIMIT_STACK)]",
+    "open('/proc/self/stat').read().split()[1], sys.executable, sys.prefix, sys.version",
+    "sorted(os.listdir('/proc/self/fd'), key=int)[:3], open('/proc/self/status').read().split('CapEff:')[1][:60]",
+    "plt.plot([1, 2]); plt.show(); plt.plot([3]); print('between')",
+    "plt.gcf().canvas.manager is None, plt.get_fignums()",
+    "import inspect\ndef f():\n    return 1\ninspect.getsource(f)",
+    "import time; time.tzname, time.timezone",
+    "os.sched_getaffinity(0) == set(range(os.cpu_count())), os.getpgid(0) == os.getpid(), os.getppid()",
+]
+
+
+def told(api, box, code):
+    answer = api.ok("POST", f"/sandbox/{box}/code", {"code": code})
+    for result in answer["results"]:
+        result.pop("svg", None)  # it has names that are made up
+    return [answer[field] for field in ("logs", "results", "reason")], answer.get("error")
+
+
+def test_what_is_loaded_ahead_is_as_what_a_cell_loads(server):
+    """Libraries look around when they are imported: in a zygote they must not find anything else than in a cell."""
+    api = Client(server)
+    api.ok("PUT", "/sandbox/forked", {})
+    api.ok("PUT", "/sandbox/started", {"sharedZygote": False})
+    assert finds_pandas(api)
+    other = []
+    for code in SAME:
+        forked, started = told(api, "forked", code), told(api, "started", code)
+        if forked != started:
+            other.append(f"{code}\n  forked:  {str(forked)[:1500]}\n  started: {str(started)[:1500]}")
+    for box in ("forked", "started"):
+        api("DELETE", f"/sandbox/{box}")
+    assert not other, "\n".join(other)
 
 
 # --- the conversation

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs as root in a box and tries to lay hands on every process that appears there, as early as it
-// can. Tells what succeeded on one that was not confined yet (no filter when looked at afterwards):
-// a line of JSON for each second and at the end.
+// can. In the end it tells, as JSON, what succeeded on one that was not confined yet: that had no
+// filter when looked at afterwards.
 //
 //     hammer look FILE    tries everything, until there is a file of that name
 //     hammer kill FILE    kills whatever appears
@@ -160,7 +160,7 @@ static void look(void)
     seen++;
     int was = is_early();
     early += (unsigned)was;
-    while (was) {
+    for (int round = 0; was && round < 100; round++) {
         for (int i = 0; i < CALLS; i++, tried++)
             bad_call[i] += calls[i].fn() >= 0 && is_early();
         for (int i = 0; i < OPENS; i++, tried++)
@@ -196,7 +196,7 @@ static int last_pid(void)
         return 0;
     close(fd);
     char *space = strrchr(text, ' ');
-    return space != NULL ? atoi(space + 1) : 0;
+    return space != NULL ? (int)strtol(space + 1, NULL, 10) : 0;
 }
 
 int main(int argc, char **argv)

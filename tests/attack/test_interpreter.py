@@ -541,3 +541,287 @@ print(json.dumps([done.returncode, done.stderr.decode()[-60:], fds.stdout.decode
     assert code != 0 and "Bad file descriptor" in error, reply
     assert json.loads(fds) in ([0, 1, 2], [0, 1, 2, 3]), reply
     api("DELETE", "/sandbox/again")
+
+
+# -- too much
+
+FLOOD = """
+import os
+frame = b'%s {number} 12\\n{{"text":"a"}}'
+data = frame * 4000
+for _ in range({times}):
+    done = 0
+    while done < len(data):
+        done += os.write(61, data[done:])
+"""
+
+
+@pytest.mark.parametrize("number", [2, 7], ids=["its own", "another cell's"])
+def test_displays_that_do_not_wait(api, box, number):
+    """What would answer them is not read: it must not pile up."""
+    mine = context(api, box, timeout=20000)
+    cell(api, box, "1", context=mine)
+    reply = cell(api, box, FLOOD.format(number=number, times=200) % "display", context=mine)
+    assert reply["reason"] == "protocol" and reply.get("contextDied"), reply["reason"]
+    assert works(api, box, mine) == "dead"
+
+
+def test_results_without_end(api, box):
+    mine = context(api, box, timeout=50000)
+    cell(api, box, "1", context=mine)
+    reply = api("POST", f"/sandbox/{box}/code", {"code": FLOOD.format(number=2, times=600) % "result", "context": mine})
+    assert reply.status == 200 and len(reply.body) < 128 * 2**20
+    assert reply.json["reason"] == "done" and reply.json["truncated"]
+    assert works(api, box, mine) == "alive"
+
+
+LARGE = """
+import os
+data = b'result {number} 33554432\\n{{"text":"' + b'a' * (33554432 - 11) + b'"}}'
+while data:
+    data = data[os.write(61, data):]
+"""
+
+
+def test_a_result_of_32_mib(api, box):
+    mine = context(api, box, timeout=50000)
+    cell(api, box, "1", context=mine)
+    reply = api("POST", f"/sandbox/{box}/code", {"code": LARGE.format(number=2), "context": mine})
+    assert reply.status == 200 and len(reply.body) < 34 * 2**20
+    assert works(api, box, mine) in ("alive", "dead")
+
+
+def test_one_that_prints_for_ever_between_cells(own, api, box):
+    mine = context(api, box)
+    code = "import threading\ndef f():\n while True: print('x' * 1000)\nthreading.Thread(target=f, daemon=True).start()"
+    cell(api, box, code, context=mine)
+    time.sleep(2)
+    reply = api("POST", f"/sandbox/{box}/code", {"code": "6 * 7", "context": mine})
+    assert reply.status == 200 and len(reply.body) < 34 * 2**20
+    assert text_of(reply.json) == "42"
+    api.ok("DELETE", f"/sandbox/{box}/contexts/{mine}")
+
+
+DAEMON = """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        time.sleep(1000)
+    os._exit(0)
+r, w = os.pipe()
+os.set_inheritable(61, True); os.set_inheritable(60, True)
+os.posix_spawn('/bin/sleep', ['sleep', '1000'], {})
+os._exit(4)
+"""
+
+
+def test_a_child_that_keeps_the_pipes_open(api, box):
+    """The kernel's end is told all the same."""
+    mine = context(api, box)
+    reply = cell(api, box, DAEMON, context=mine)
+    assert (reply["reason"], reply.get("contextDied")) == ("exit", True), reply
+    assert works(api, box, mine) == "dead"
+
+
+def test_a_child_that_writes_frames(api, box):
+    mine = context(api, box, timeout=3000)
+    code = """
+import os
+keep = os.dup(61)
+if os.fork() == 0:
+    for _ in range(100): os.write(keep, b'done 1 11\\n{"count":9}garbage\\n')
+    os._exit(0)
+os.wait()
+"""
+    reply = cell(api, box, code, context=mine)
+    assert reply["reason"] in ("done", "protocol"), reply
+    works(api, box, mine)
+
+
+def test_a_fork_bomb(api):
+    api.ok("PUT", "/sandbox/bomb", {"pids": 64})
+    first = context(api, "bomb", timeout=5000)
+    second = context(api, "bomb")
+    code = "import os, time\nfor _ in range(2000):\n try:\n  if os.fork() == 0: time.sleep(1000)\n except OSError: pass"
+    cell(api, "bomb", code, context=first)
+    # There is room for nobody now; whoever asks hears it.
+    reply = api("POST", "/sandbox/bomb/contexts", {"language": "python", "id": "more"})
+    assert reply.status in (201, 429, 503, 507), reply
+    assert text_of(cell(api, "bomb", "1 + 1", context=second)) == "2"
+    api.ok("DELETE", f"/sandbox/bomb/contexts/{first}")
+    eventually(lambda: api("POST", "/sandbox/bomb/contexts", {"language": "python"}).status == 201)
+    api("DELETE", "/sandbox/bomb")
+
+
+def test_a_full_disk(api):
+    api.ok("PUT", "/sandbox/full", {"disk": "64m"})
+    mine = context(api, "full")
+    code = "with open('/workspace/f', 'wb') as f:\n while True: f.write(b'x' * 2**20)"
+    reply = cell(api, "full", code, context=mine)
+    assert reply["reason"] == "error" and reply["error"]["name"] == "OSError", reply
+    assert text_of(cell(api, "full", "1 + 1", context=mine)) == "2"
+    assert text_of(cell(api, "full", "1 + 1", context=context(api, "full"))) == "2"
+    api("DELETE", "/sandbox/full")
+
+
+# -- what is asked for
+
+PLACES = {
+    "gone": "mkdir d; rmdir d",
+    "a loop": "ln -s d d",
+    "a file": "touch d",
+    "a pipe": "mkfifo d",
+    "a link to nowhere": "ln -s /nowhere d",
+}
+
+
+@pytest.mark.parametrize("what", PLACES)
+def test_directories_that_are_none(api, box, what):
+    api.exec(box, "cd /workspace; " + PLACES[what])
+    reply = api("POST", f"/sandbox/{box}/contexts", {"language": "python", "cwd": "/workspace/d"})
+    reply.error(400, "INVALID_REQUEST", "/workspace/d")
+    assert [one["id"] for one in api.ok("GET", f"/sandbox/{box}/contexts")["contexts"]] == ["witness"]
+
+
+TEXTS = {
+    "nothing": ("", None),
+    "comments": ("# nothing\n  # at all", None),
+    "a mark": ("\ufeff1 + 1", "2"),
+    "CRLF": ("a = 1\r\nif a:\r\n    a = 2\r\na", "2"),
+    "CR": ("a = 1\ra = 2\ra", "2"),
+    "form feeds": ("\f1 + 1\f", "2"),
+    "4 MiB": ("a = '" + "x" * (2**22 - 20) + "'\nlen(a)", str(2**22 - 20)),
+    "many lines": ("#\n" * 2000000 + "1 + 1", "2"),
+    "one long line": ("1" + " + 1" * 400, "401"),
+    "characters": ("'\U0001f600' * 2", "'\U0001f600\U0001f600'"),
+    "frames": ("done 1 11\n{'count': 1}", False),
+    "brackets": ("(" * 5000, False),
+    "tabs": ("if 1:\n\ta = 1\n        b = 1", False),
+}
+
+
+@pytest.mark.parametrize("what", TEXTS)
+def test_texts(api, box, what):
+    code, wanted = TEXTS[what]
+    reply = cell(api, box, code)
+    if wanted is False:
+        assert reply["reason"] == "error" and reply["error"]["name"] in ("SyntaxError", "MemoryError", "TabError", "IndentationError"), reply["error"]
+    elif wanted is None:
+        assert reply["success"] and reply["results"] == [], reply
+    else:
+        assert text_of(reply) == wanted
+
+
+@pytest.mark.parametrize("code", [b'"1\\u0000"', b'"\\ud800"', b'"\xff"', b'"\\udc80 1"', b"1", b"null", b'["1"]'])
+def test_texts_that_are_none(api, box, code):
+    reply = api("POST", f"/sandbox/{box}/code", b'{"code": ' + code + b"}", {"Content-Type": "application/json"})
+    reply.error(400, "INVALID_REQUEST")
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "..", ".", "a b", "a\n", "\x00", "default-python", "x" * 300, "%2e", "\u00e9", "a:b", "-" * 200])
+def test_ids_that_are_none(api, box, name):
+    api("POST", f"/sandbox/{box}/contexts", {"language": "python", "id": name}).error(400, "INVALID_REQUEST")
+
+
+@pytest.mark.parametrize("env", [{"": "x"}, {"A=B": "x"}, {"A\0": "x"}, {"A": "x\0y"}, {"A": 1}, {"A": None}, {"\ud800": "x"}])
+def test_variables_that_are_none(api, box, env):
+    for path in ("code", "contexts"):
+        body = {"language": "python", "env": env, **({"code": "1"} if path == "code" else {})}
+        api("POST", f"/sandbox/{box}/{path}", body).error(400, "INVALID_REQUEST")
+
+
+def test_variables_that_are_odd(api, box):
+    env = {"a b": "1", "\u00e9": "\u00fc", "LD_PRELOAD": "/nowhere", "PYTHONHOME": "/nowhere", "PYTHONPATH": "/nowhere", "X": ""}
+    mine = context(api, box, env=env)
+    code = "import os, json; print(json.dumps([os.environ.get(n) for n in ('a b', '\u00e9', 'X')]))"
+    assert json.loads(cell(api, box, code, context=mine)["logs"]["stdout"][0]) == ["1", "\u00fc", ""]
+
+
+def test_cells_of_others(api, box):
+    """Their ids can be guessed, and that is no use."""
+    api.ok("PUT", "/sandbox/theirs", {})
+    context(api, "theirs", "closed")
+    theirs = cell(api, "theirs", "'secret'", context="closed")
+    names = [theirs["id"], theirs["context"] + "-0", theirs["context"] + "-01", theirs["context"] + "-99999999999999999999"]
+    for name in names:
+        api("GET", f"/sandbox/{box}/code/{name}").error(404, "NOT_FOUND")
+    for name in names[1:] + [theirs["context"], "-1", "%2e%2e", theirs["id"] + "%00"]:
+        assert api("GET", f"/sandbox/theirs/code/{name}").status in (400, 404)
+    token = api.ok("POST", "/tokens", {"name": "stranger"})
+    stranger = Client(api.server, token["token"])
+    stranger("GET", f"/sandbox/theirs/code/{theirs['id']}").error(404, "NOT_FOUND")
+    mine = cell(api, box, "1")
+    for last in (f"{theirs['id']}:0", f"{mine['id']}:-1", f"{mine['id']}:99999", f"{mine['id']}:9223372036854775807",
+                 f"{mine['id']}:18446744073709551616", f"{mine['id']}:0.9", ":0", "0", mine["id"], f"{mine['id']}:1e3"):
+        reply = api("GET", f"/sandbox/{box}/code/{mine['id']}", headers={"Last-Event-ID": last, "Accept": "text/event-stream"})
+        assert reply.status == 400, (last, reply)
+    api("DELETE", "/sandbox/theirs")
+
+
+def test_fifty_follow_one(api, box):
+    mine = context(api, box)
+    code = "import os, time\nwhile not os.path.exists('/workspace/go'): time.sleep(0.01)\nfor i in range(200): print(i, 'x' * 1000)"
+    with api.stream("POST", f"/sandbox/{box}/code", {"code": code, "context": mine}) as first:
+        start = next(iter(first))
+        streams = [api.stream("GET", f"/sandbox/{box}/code/{start.data['id']}") for _ in range(50)]
+        api.exec(box, "touch /workspace/go")
+        wanted = "".join(f"{i} {'x' * 1000}\n" for i in range(200))
+        for stream in streams[::2]:  # the others leave without a word
+            got = [event.data["text"] for event in stream.until("end") if event.name == "stdout"]
+            assert "".join(got) == wanted
+        for stream in streams:
+            stream.close()
+    assert works(api, box, mine) == "alive"
+
+
+# -- everything at once
+
+OK = {200, 201, 202, 404, 409, 410, 429, 503}
+
+
+@pytest.mark.parametrize("what", ["sleep", "destroy"])
+def test_the_sandbox_goes_under_a_cell(api, what):
+    for i in range(5):
+        name = f"under-{what}-{i}"
+        api.ok("PUT", f"/sandbox/{name}", {})
+        context(api, name, "a")
+        leave = ("DELETE", f"/sandbox/{name}") if what == "destroy" else ("POST", f"/sandbox/{name}/sleep")
+        jobs = [lambda: api("POST", f"/sandbox/{name}/code", {"code": "import time; time.sleep(30)", "context": "a", "timeout": 40000}),
+                lambda: api("POST", f"/sandbox/{name}/code", {"code": "import time; time.sleep(30)", "timeout": 40000}),
+                lambda: time.sleep(0.05 * i) or api(*leave)]
+        begun = time.monotonic()
+        replies = at_once(*jobs)
+        assert {r.status for r in replies} <= OK, replies
+        assert time.monotonic() - begun < 25, replies
+        api("DELETE", f"/sandbox/{name}")
+
+
+def test_restart_run_and_delete_race(own, api, box):
+    before = at_rest(own)[1]
+    odds = itertools.cycle([
+        lambda: api("POST", f"/sandbox/{box}/contexts/racer/restart"),
+        lambda: api("POST", f"/sandbox/{box}/code", {"code": "1", "context": "racer", "timeout": 5000}),
+        lambda: api("DELETE", f"/sandbox/{box}/contexts/racer"),
+        lambda: api("POST", f"/sandbox/{box}/contexts", {"language": "python", "id": "racer"}),
+        lambda: api("POST", f"/sandbox/{box}/contexts/racer/interrupt"),
+        lambda: api("POST", f"/sandbox/{box}/code", {"code": "import time; time.sleep(0.05)", "context": "racer", "timeout": 5000}),
+        lambda: api("GET", f"/sandbox/{box}/contexts/racer"),
+    ])
+    for _ in range(25):
+        replies = at_once(*[next(odds) for _ in range(10)])
+        assert {r.status for r in replies} <= OK, replies
+    api("DELETE", f"/sandbox/{box}/contexts/racer")
+    ended = [one["id"] for one in api.ok("GET", f"/sandbox/{box}/contexts")["contexts"]]
+    assert ended == ["witness"], ended
+    eventually(lambda: len(descriptors(daemon_pid(own))) <= len(before) + 2)
+
+
+def test_a_hundred_contexts(api):
+    api.ok("PUT", "/sandbox/hundred", {"memory": "2g", "pids": 1000})
+    names = [context(api, "hundred") for _ in range(100)]
+    for i, name in enumerate(names):
+        cell(api, "hundred", f"mine = {i}", context=name)
+    for i, name in enumerate(names):
+        assert text_of(cell(api, "hundred", "mine", context=name)) == str(i)
+    api.ok("DELETE", "/sandbox/hundred")

@@ -397,3 +397,10 @@ def test_real_terminal(cli, tmp_path):
         t.type("\x04")
         assert t.end() == 0
     assert cli.ok("ls", "-q") == ""
+
+
+@pytest.mark.parametrize("word", ["exit", "exit()", "quit()", "quit ;", ".exit"])
+def test_a_farewell_is_heard(cells, word):
+    echo(cells)
+    assert run(cells, f"1\n{word}\n2\n").returncode == 0
+    assert codes(cells) == ["1"]

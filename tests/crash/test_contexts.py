@@ -21,6 +21,7 @@ from test_ways import settled
 ROUNDS = 200 if FULL else 8
 BOTH_ROUNDS = 10 if FULL else 2
 ZYGOTE_ROUNDS = 40 if FULL else 6
+PARK_ROUNDS = 700 if FULL else 10
 LEAK_ROUNDS = 20 if FULL else 3
 FORK = "/memfd:python3"  # what /proc/self/exe of a fork begins with
 LANGUAGES = ["python", "javascript", "bash"]
@@ -389,6 +390,20 @@ def test_the_daemon_is_killed_while_the_zygote_plants(server):
         client.good("DELETE", "/sandbox/a")
     settled(server)
     assert not server.faults(), server.faults()
+
+
+def test_daemons_come_and_go_while_nobody_uses_the_pool(server):
+    """Each parks interpreters in boxes that have them, and what their guests say of it is read by nobody."""
+    client = server.client()
+    for _ in range(PARK_ROUNDS):
+        killed = server.kill_daemon()
+        server.wait_for_another(killed)
+        time.sleep(0.05)
+    client.good("PUT", "/sandbox/a", {"languages": ["javascript"]})
+    assert out(client, "a", "print(1)") == "1\n"
+    assert out(client, "a", "console.log(2)", language="javascript") == "2\n"
+    client.good("DELETE", "/sandbox/a")
+    settled(server)
 
 
 # -- upgrades

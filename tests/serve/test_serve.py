@@ -72,6 +72,11 @@ def test_bad_token(data, token, words):
     assert code == FAILED and words in line and token not in line
 
 
+def test_a_list_of_modules_that_would_be_cut(data):
+    code, line = refused("--data", data, "--listen", "127.0.0.1:0", "--preload", ",".join(["numpy"] * 60))
+    assert code == FAILED and "preload" in line
+
+
 def test_port_in_use(data):
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))

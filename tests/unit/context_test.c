@@ -156,7 +156,7 @@ CHECK_CASE(cells_wait_for_each_other)
     CHECK_END(runs[2], "killed", true);
     CHECK_END(runs[CELL_QUEUE_MAX], "killed", true);
     assert_true(kit.kernels[0].killed);
-    assert_int_equal(kit.s.contexts->queued, 0);
+    assert_int_equal(kit.s.contexts->asked, 0);
     assert_null(kit_row("a"));
     for (int i = 0; i < CELL_QUEUE_MAX + 3; i++)
         kit_done(runs[i]);
@@ -633,6 +633,28 @@ CHECK_CASE(all_contexts_together_are_bounded)
     assert_non_null(cell_find(&kit.s, "c11-1", &err));
 }
 
+CHECK_CASE(code_is_bounded_also_while_it_runs)
+{
+    enum { N = CELLS_ASKED_MAX / CELL_CODE_MAX };
+    auto_free char *code = malloc(CELL_CODE_MAX + 1);
+    struct kit_run *runs[N + 1];
+    memset(code, 'a', CELL_CODE_MAX);
+    code[CELL_CODE_MAX] = '\0';
+    for (unsigned i = 0; i <= N; i++) { // which no kernel reads
+        char id[8];
+        (void)snprintf(id, sizeof id, "c%u", i);
+        (void)kit_create(id, "python");
+        runs[i] = kit_cell(id, code, 0);
+        assert_int_equal(runs[i]->err.code, i < N ? ERR_NONE : ERR_EXHAUSTED);
+    }
+    kit_exit(0, (struct job_end){.reason = END_EXIT, .exit_code = 1});
+    struct kit_run *run = kit_cell("c1", code, 0);
+    assert_int_equal(run->err.code, ERR_NONE);
+    kit_done(run);
+    for (unsigned i = 0; i <= N; i++)
+        kit_done(runs[i]);
+}
+
 // --- languages of single cells
 
 CHECK_CASE(single_cells_run_side_by_side)
@@ -884,11 +906,11 @@ CHECK_MAIN(KIT_CASE(the_first_cell_needs_one_round), KIT_CASE(all_said_at_once_i
            KIT_CASE(an_interrupt_may_be_ignored), KIT_CASE(a_cancelled_cell_is_killed_in_the_end),
            KIT_CASE(a_cell_is_cancelled_before_its_client_has_heard_of_it),
            KIT_CASE(single_cells_that_wait_can_be_cancelled), KIT_CASE(a_restart_ends_what_ran),
-           KIT_CASE(how_kernels_end),
-           KIT_CASE(a_kernel_that_ends_right_after_its_cell), KIT_CASE(what_breaks_the_protocol),
-           KIT_CASE(lies_before_it_is_open), KIT_CASE(frames_of_other_cells_are_dropped),
-           KIT_CASE(too_much_is_cut), KIT_CASE(the_last_ones_are_kept),
-           KIT_CASE(all_contexts_together_are_bounded), KIT_CASE(single_cells_run_side_by_side),
+           KIT_CASE(how_kernels_end), KIT_CASE(a_kernel_that_ends_right_after_its_cell),
+           KIT_CASE(what_breaks_the_protocol), KIT_CASE(lies_before_it_is_open),
+           KIT_CASE(frames_of_other_cells_are_dropped), KIT_CASE(too_much_is_cut),
+           KIT_CASE(the_last_ones_are_kept), KIT_CASE(all_contexts_together_are_bounded),
+           KIT_CASE(code_is_bounded_also_while_it_runs), KIT_CASE(single_cells_run_side_by_side),
            KIT_CASE(sleep_is_remembered), KIT_CASE(an_idle_kernel_goes_on),
            KIT_CASE(a_long_cell_is_found_again), KIT_CASE(the_deadline_of_a_long_cell_is_kept),
            KIT_CASE(a_kernel_that_is_gone_is_seen), KIT_CASE(whoever_is_told_may_do_anything))
