@@ -267,7 +267,7 @@ void guest_adopt(struct guest *guest, const struct guest_adopt *msg, const struc
     struct exec *exec;
     struct streams s;
     int r = take_entry(guest, msg->head.id, &exec);
-    if (r == -EEXIST) // parked by a daemon before this one. Each would say so again, and nobody reads
+    if (r == -EEXIST) // parked by a daemon before. Each would say so again, and nobody reads
         return;
     if (r < 0) {
         answer_failed(msg->head.id, STEP_SETUP, -r);

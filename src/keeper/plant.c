@@ -189,6 +189,8 @@ static void planted(struct keeper *k, struct plant *p, const struct zygote_plant
         finish(k, p, &err);
         return;
     }
+    // One that nobody has bound yet is read by nobody, and may not read any more itself.
+    (void)fd_set_nonblock(box->guest, 1);
     pid_t pid = check_fork(box, pidfd);
     int r = pid > 0 ? cgroups_join(k->cgroups, keeper_host_slot(k, box->slot), pid, &err)
                     : err_set(&err, ERR_INTERNAL, "the zygote's fork is not in its box");

@@ -230,7 +230,9 @@ void cell_write(struct cell *cell, enum cell_event_type type, const char *bytes,
 
 void cell_add(struct cell *cell, enum cell_event_type type, const void *bytes, size_t len)
 {
-    if (!may_grow(cell, len + CELL_LOG_RECORD) ||
+    bool is_shown = type == CELL_RESULT || type == CELL_DISPLAY;
+    cell->shown += is_shown ? 1 : 0;
+    if ((is_shown && cell->shown > CELL_SHOWN_MAX) || !may_grow(cell, len + CELL_LOG_RECORD) ||
         cell_log_add(&cell->log, type, is_crowded(cell->all), bytes, len) < 0)
         cell->end.truncated = true;
     count(cell);

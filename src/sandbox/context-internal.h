@@ -55,6 +55,7 @@ struct cell {
     char **envp; // NULL: none
     int64_t timeout_ms, begun_ns;
     enum cell_stop stop;
+    uint64_t shown; // representations that came
     bool signalled, interrupted, has_failed;
     bool is_signal_due; // when it is old enough
     unsigned signals;   // since `stop` was set

@@ -5,10 +5,12 @@ compared with Jupyter's there, and shows the same in one answer and as a stream.
 import pathlib
 import re
 import sys
+import tempfile
 
 import pytest
-from api_helpers import TOP
+from api_helpers import TOP, Client, Server, eventually
 from code_helpers import make, merged, run
+from conftest import need_root
 
 sys.path.append(str(TOP / "tests" / "kernels"))
 from python_kernel import Kernel  # noqa: E402  pylint: disable=wrong-import-position
@@ -57,6 +59,18 @@ def from_kernel(answer):
     if answer.error:
         result["error"] = answer.error
     return result
+
+
+@pytest.fixture(scope="module")
+def api(top):
+    """As people have it: contexts are forks of a Python that has loaded the libraries."""
+    need_root()
+    server = Server(tempfile.mkdtemp(prefix="notebooks-", dir=top), "--preload", "numpy,pandas,matplotlib")
+    client = Client(server)
+    eventually(lambda: b'cay_pool_parked{kernel="python"} 4' in client("GET", "/metrics").body)
+    yield client
+    assert server.stop() == 0
+    assert server.faults() == []
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

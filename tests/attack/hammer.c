@@ -122,19 +122,33 @@ static const struct {
     const char *name;
     int (*fn)(void);
 } calls[] = {
-    {"attach", try_attach}, {"seize", try_seize},   {"pidfd_getfd", try_getfd},
-    {"setns", try_setns},   {"memory", try_memory}, {"fds", try_fds},
+    {"attach",      try_attach},
+    {"seize",       try_seize },
+    {"pidfd_getfd", try_getfd },
+    {"setns",       try_setns },
+    {"memory",      try_memory},
+    {"fds",         try_fds   },
 };
 
 static const struct {
     const char *name;
     int flags;
 } opens[] = {
-    {"root/", O_RDONLY}, {"cwd/", O_RDONLY}, {"ns/user", O_RDONLY}, {"ns/mnt", O_RDONLY}, {"fd/3", O_RDONLY},
-    {"fd/62", O_RDONLY}, {"oom_score_adj", O_WRONLY}, {"comm", O_WRONLY}, {"uid_map", O_WRONLY}, {"exe", O_RDONLY},
+    {"root/",         O_RDONLY},
+    {"cwd/",          O_RDONLY},
+    {"ns/user",       O_RDONLY},
+    {"ns/mnt",        O_RDONLY},
+    {"fd/3",          O_RDONLY},
+    {"mem",           O_RDWR  },
+    {"fd/62",         O_RDONLY},
+    {"oom_score_adj", O_WRONLY},
+    {"comm",          O_WRONLY},
+    {"uid_map",       O_WRONLY},
+    {"exe",           O_RDONLY},
 };
 
-static const char *const reads[] = {"mem", "environ", "maps", "auxv", "syscall", "stack", "pagemap"};
+static const char *const reads[] = {"mem",     "environ", "maps",   "auxv",
+                                    "syscall", "stack",   "pagemap"};
 static const char *const links[] = {"exe", "root", "cwd", "ns/user", "fd/0", "fd/3", "fd/62"};
 
 enum { CALLS = sizeof calls / sizeof *calls, OPENS = sizeof opens / sizeof *opens };
@@ -176,7 +190,8 @@ static void look(void)
 
 static void report(void)
 {
-    printf("{\"seen\": %lu, \"early\": %lu, \"tried\": %lu, \"limited\": %lu, \"bad\": {", seen, early, tried, limited);
+    printf("{\"seen\": %lu, \"early\": %lu, \"tried\": %lu, \"limited\": %lu, \"bad\": {", seen,
+           early, tried, limited);
     for (int i = 0; i < CALLS; i++)
         printf("\"%s\": %lu, ", calls[i].name, bad_call[i]);
     for (int i = 0; i < OPENS; i++)
