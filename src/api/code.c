@@ -12,6 +12,7 @@
 #include "api/language-read.h"
 #include "api/schemas.h"
 #include "api/show.h"
+#include "base/mem.h"
 
 #define TIMEOUT_MAX (INT64_C(366) * 86400 * 1000)
 
@@ -218,15 +219,12 @@ static bool goes_on(struct call *call)
         attach(call, call->idem.process, from, /* start */ true);
     if (last == NULL)
         return call->idem.process != NULL;
-    char *id = strdup(last);
-    if (id == NULL)
-        abort();
+    auto_free char *id = mem_copy_text(last);
     if (code_parse_id(id, &from) < 0)
         call_error(call, ERROR_INVALID_REQUEST, NULL,
                    "Last-Event-ID is not the id of an event of a cell");
     else
         attach(call, id, from, /* start */ false);
-    free(id);
     return true;
 }
 
@@ -296,15 +294,12 @@ static int read_place(struct call *call, struct code_place *ret, bool *ret_start
 {
     const char *last = http_header(call->req, "Last-Event-ID");
     const char *offset = call_query(call, "offset");
-    char *id = last != NULL ? strdup(last) : NULL;
+    auto_free char *id = mem_copy_text(last);
     bool good = true;
-    if (last != NULL && id == NULL)
-        abort();
     if (id != NULL)
         good = code_parse_id(id, ret) == 0 && strcmp(id, call->param[1]) == 0;
     else if (offset != NULL)
         good = code_parse_place(offset, ret) == 0;
-    free(id);
     *ret_start = last == NULL && ret->n == 0 && ret->at == 0;
     if (!good)
         call_error(call, ERROR_INVALID_REQUEST, NULL, "%s: must be %s of an event of this cell",

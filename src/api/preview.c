@@ -13,6 +13,7 @@
 #include "api/preview-internal.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "h1/exchange.h"
 #include "sandbox/reach.h"
 
@@ -229,14 +230,6 @@ static bool is_ours(void *data, const char *token)
     return auth_knows(all->api, token);
 }
 
-static char *copy(const char *text)
-{
-    char *made = strdup(text);
-    if (made == NULL)
-        abort();
-    return made;
-}
-
 // "127.0.0.1:5000" and "[::1]:5000" without their ports.
 static void set_peer(struct preview *p, const char *peer)
 {
@@ -258,8 +251,8 @@ static struct preview *preview_new(struct previews *all, const struct preview_vi
     p->refs = 1;
     p->s = sandbox_ref(visit->s);
     p->port = visit->port;
-    p->host = copy(host != NULL ? host : "");
-    p->prefix = visit->prefix != NULL ? copy(visit->prefix) : NULL;
+    p->host = mem_copy_text(host != NULL ? host : "");
+    p->prefix = visit->prefix != NULL ? mem_copy_text(visit->prefix) : NULL;
     p->token = visit->token;
     if (p->token != NULL)
         p->token->refs++;

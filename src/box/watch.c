@@ -5,28 +5,29 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+static void tell(void (*fn)(void *arg, const char *line), void *arg, const char *fmt, va_list ap)
+{
+    char line[256];
+    if (fn == NULL)
+        return;
+    (void)vsnprintf(line, sizeof line, fmt, ap);
+    fn(arg, line);
+}
+
 void watch_say(const struct image_watch *watch, const char *fmt, ...)
 {
-    if (watch->say == NULL)
-        return;
-    char line[256];
     va_list ap;
     va_start(ap, fmt);
-    (void)vsnprintf(line, sizeof line, fmt, ap);
+    tell(watch->say, watch->arg, fmt, ap);
     va_end(ap);
-    watch->say(watch->arg, line);
 }
 
 void watch_tick(const struct image_watch *watch, const char *fmt, ...)
 {
-    if (watch->tick == NULL)
-        return;
-    char line[256];
     va_list ap;
     va_start(ap, fmt);
-    (void)vsnprintf(line, sizeof line, fmt, ap);
+    tell(watch->tick, watch->arg, fmt, ap);
     va_end(ap);
-    watch->tick(watch->arg, line);
 }
 
 bool watch_stopped(const struct image_watch *watch, struct err *err)

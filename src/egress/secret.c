@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/mem.h"
 #include "egress/secret-internal.h"
 
 enum {
@@ -231,14 +232,6 @@ static int check_room(struct secrets *secrets, int64_t tenant, const char *name,
                          OF_TENANT_MAX);
 }
 
-static char *copy(const char *text)
-{
-    char *made = strdup(text);
-    if (made == NULL)
-        abort();
-    return made;
-}
-
 // Checks all of it; the row has everything but the value.
 static int fill_row(const struct secret_put *put, struct secret_row *row, struct err *err)
 {
@@ -259,10 +252,10 @@ static int fill_row(const struct secret_put *put, struct secret_row *row, struct
         secret_check_header(header, err) < 0 || secret_format(whole.format, &format, err) < 0 ||
         secret_check_value(&whole, &format, err) < 0)
         return -1;
-    row->name = copy(put->name);
-    row->upstream = copy(upstream);
-    row->header = copy(header);
-    row->format = copy(whole.format);
+    row->name = mem_copy_text(put->name);
+    row->upstream = mem_copy_text(upstream);
+    row->header = mem_copy_text(header);
+    row->format = mem_copy_text(whole.format);
     row->created_ms = row->updated_ms = db_now_ms();
     return 0;
 }

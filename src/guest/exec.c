@@ -216,13 +216,22 @@ static void started(struct exec *exec, const struct guest_exec *msg, struct stre
         guest_keep(exec, s->ours, s->n);
 }
 
+// A kernel that is there already was parked by a daemon before the one that asks. That would be
+// told again and again, and nobody reads it before the box is bound: we would wait for ever to say
+// it.
+static void answer_no_entry(uint32_t id, uint32_t flags, int r)
+{
+    if (r != -EEXIST || !(flags & GUEST_EXEC_CONTROL))
+        answer_failed(id, STEP_SETUP, -r);
+}
+
 static void run(struct guest *guest, const struct guest_exec *msg, struct plan *plan)
 {
     struct exec *exec;
     struct streams s;
     int r = take_entry(guest, msg->head.id, &exec);
     if (r < 0) {
-        answer_failed(msg->head.id, STEP_SETUP, -r);
+        answer_no_entry(msg->head.id, msg->flags, r);
         return;
     }
     r = streams_open(&s, msg);
@@ -267,10 +276,8 @@ void guest_adopt(struct guest *guest, const struct guest_adopt *msg, const struc
     struct exec *exec;
     struct streams s;
     int r = take_entry(guest, msg->head.id, &exec);
-    if (r == -EEXIST) // parked by a daemon before. Each would say so again, and nobody reads
-        return;
     if (r < 0) {
-        answer_failed(msg->head.id, STEP_SETUP, -r);
+        answer_no_entry(msg->head.id, as.flags, r);
         return;
     }
     exec->before = guest->gauges_seen;

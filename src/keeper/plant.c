@@ -7,9 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/log.h"
 #include "keeper/keeper-internal.h"
 #include "wire/guest-msg.h"
 #include "wire/zygote-msg.h"
@@ -158,18 +160,54 @@ static long status_number(const char *text, const char *name)
     return line != NULL ? strtol(line + strlen(name), NULL, 10) : -1;
 }
 
-// The zygote runs an image's code and is not believed: what it hands us must be a child of the
-// box's PID 1, and so a process of that box. Its pid on the host, or -1.
-static pid_t check_fork(const struct box *box, int pidfd)
+// The zygote runs an image's code and is not believed: what it hands us must be a child of this
+// process. Its pid on the host, or -1.
+static pid_t check_parent(int pidfd, pid_t parent)
 {
     char path[48], text[4096];
-    pid_t guest = pidfd_child(box->pidfd), pid = pidfd_pid(pidfd);
+    pid_t pid = pidfd_pid(pidfd);
     struct pollfd ended = {.fd = pidfd, .events = POLLIN};
     (void)snprintf(path, sizeof path, "/proc/%d/status", pid);
-    if (guest <= 0 || pid <= 0 || fd_read_file(AT_FDCWD, path, text, sizeof text) < 0 ||
-        status_number(text, "\nPPid:") != guest)
+    if (parent <= 0 || pid <= 0 || fd_read_file(AT_FDCWD, path, text, sizeof text) < 0 ||
+        status_number(text, "\nPPid:") != parent)
         return -1;
     return poll(&ended, 1, 0) == 0 ? pid : -1; // so that it was that process we looked at
+}
+
+static ino_t pid_namespace(pid_t pid)
+{
+    char path[48];
+    struct stat st;
+    (void)snprintf(path, sizeof path, "/proc/%d/ns/pid", pid);
+    return pid > 0 && stat(path, &st) == 0 ? st.st_ino : 0;
+}
+
+// What forks pays for it: page tables are counted to whoever copies them, and whether there may be
+// one more process is asked of the group it is born in. So the helper joins the box's groups
+// before.
+static void born(struct keeper *k, struct plant *p, int pidfd)
+{
+    const struct zygote_plain go = {
+        .head = {.version = WIRE_VERSION, .type = ZYGOTE_GO, .id = p->id}
+    };
+    struct err err = {0};
+    struct box *box = table_find(k, p->box);
+    pid_t pid = check_parent(pidfd, pidfd_child(k->boxes[p->zygote].pidfd));
+    int r = -1;
+    if (box == NULL || (box->state != BOX_READY && box->state != BOX_LIVE) || p->request == 0)
+        (void)err_set(&err, ERR_NOT_FOUND, "no such box");
+    else if (pid <= 0 || pid_namespace(pid) == 0 ||
+             pid_namespace(pid) != pid_namespace(pidfd_child(box->pidfd)))
+        (void)err_set(&err, ERR_INTERNAL, "what the zygote has made is not in its box");
+    else
+        r = cgroups_join(k->cgroups, keeper_host_slot(k, box->slot), pid, &err);
+    if (r == 0 && (r = wire_send(p->seat, &go, sizeof go, NULL, 0, NULL, 0)) < 0)
+        (void)err_sys(&err, -r, "let a zygote fork");
+    if (r == 0)
+        return;
+    log_line(LOG_DEBUG, "no fork into a box", "why", err.msg, NULL);
+    fd_close(
+        TAKE_FD(p->seat)); // the helper sees it and ends; the zygote's ZYGOTE_FAILED ends the plant
 }
 
 static void planted(struct keeper *k, struct plant *p, const struct zygote_planted *msg, int pidfd)
@@ -191,7 +229,8 @@ static void planted(struct keeper *k, struct plant *p, const struct zygote_plant
     }
     // One that nobody has bound yet is read by nobody, and may not read any more itself.
     (void)fd_set_nonblock(box->guest, 1);
-    pid_t pid = check_fork(box, pidfd);
+    // Its PID 1 being its parent, it is a process of that box.
+    pid_t pid = check_parent(pidfd, pidfd_child(box->pidfd));
     int r = pid > 0 ? cgroups_join(k->cgroups, keeper_host_slot(k, box->slot), pid, &err)
                     : err_set(&err, ERR_INTERNAL, "the zygote's fork is not in its box");
     if (r == 0 && (r = wire_send(box->guest, &adopt, sizeof adopt, NULL, 0, &p->seat, 1)) < 0)
@@ -206,6 +245,10 @@ int plant_heard(struct keeper *k, uint32_t zygote, union zygote_answer *msg, siz
     struct plant *p = find_plant(k, msg->head.id, zygote);
     if (p == NULL)
         return 0;
+    if (msg->head.type == ZYGOTE_BORN && len == sizeof(struct zygote_plain) && fds->n == 1) {
+        born(k, p, fds->fd[0]);
+        return 1;
+    }
     if (msg->head.type == ZYGOTE_PLANTED && len == sizeof msg->planted && fds->n == 1) {
         planted(k, p, &msg->planted, fds->fd[0]);
         return 1;

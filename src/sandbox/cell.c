@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/mem.h"
 #include "sandbox/context-internal.h"
 #include "sandbox/exec.h"
 
@@ -14,14 +15,6 @@ struct cell_follower {
     void (*fn)(void *data); // NULL: it has gone while others were being told
     void *data;
 };
-
-static char *copy_text(const char *text)
-{
-    char *copy = strdup(text);
-    if (copy == NULL)
-        abort();
-    return copy;
-}
 
 // --- what they hold
 
@@ -125,8 +118,8 @@ struct cell *cell_new(struct context *c, uint32_t number, const struct cell_requ
     cell->language = c->language;
     cell->envp = envp;
     cell->timeout_ms = request->timeout_ms > 0 ? request->timeout_ms : c->row.timeout_ms;
-    cell->context_id = copy_text(c->is_once ? "" : c->row.id);
-    cell->id = c->is_once ? copy_text(c->row.id) : event_data("%s-%u", c->row.id, number);
+    cell->context_id = mem_copy_text(c->is_once ? "" : c->row.id);
+    cell->id = c->is_once ? mem_copy_text(c->row.id) : event_data("%s-%u", c->row.id, number);
     cell_log_init(&cell->log, fleet_logs_fd(c->s->fleet));
     count(cell);
     return cell;

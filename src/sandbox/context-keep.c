@@ -9,15 +9,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "sandbox/context-internal.h"
-
-static char *copy_text(const char *text)
-{
-    char *copy = strdup(text);
-    if (copy == NULL)
-        abort();
-    return copy;
-}
 
 // --- rows
 
@@ -27,13 +20,13 @@ struct context_row context_row_of(struct sandbox *s, const struct context_settin
     int64_t now = db_now_ms();
     return (struct context_row){
         .sandbox = s->row.number,
-        .id = copy_text(settings->id),
-        .language = copy_text(settings->language->name),
-        .cwd = copy_text(settings->cwd != NULL ? settings->cwd : "/workspace"),
-        .env = copy_text(settings->env != NULL ? settings->env : "{}"),
+        .id = mem_copy_text(settings->id),
+        .language = mem_copy_text(settings->language->name),
+        .cwd = mem_copy_text(settings->cwd != NULL ? settings->cwd : "/workspace"),
+        .env = mem_copy_text(settings->env != NULL ? settings->env : "{}"),
         .timeout_ms = settings->timeout_ms > 0 ? settings->timeout_ms : CELL_TIMEOUT_MS,
         .is_default = is_default,
-        .end = copy_text(""),
+        .end = mem_copy_text(""),
         .created_ms = now,
         .used_ms = now,
     };
@@ -44,7 +37,7 @@ void context_set_end(struct context *c, const char *end)
     if (strcmp(c->row.end, end) == 0)
         return;
     free(c->row.end);
-    c->row.end = copy_text(end);
+    c->row.end = mem_copy_text(end);
 }
 
 int context_store(struct context *c, struct err *err)
@@ -89,11 +82,11 @@ static struct context *load(struct sandbox *s, const struct context_row *row)
     struct context_row mine = *row;
     if (language_find(row->language) == NULL) // of a newer Cay
         return NULL;
-    mine.id = copy_text(row->id);
-    mine.language = copy_text(row->language);
-    mine.cwd = copy_text(row->cwd);
-    mine.env = copy_text(row->env);
-    mine.end = copy_text(row->end);
+    mine.id = mem_copy_text(row->id);
+    mine.language = mem_copy_text(row->language);
+    mine.cwd = mem_copy_text(row->cwd);
+    mine.env = mem_copy_text(row->env);
+    mine.end = mem_copy_text(row->end);
     return context_new(s, &mine, /* is_once */ false);
 }
 

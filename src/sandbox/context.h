@@ -24,7 +24,7 @@ enum {
     CELL_CODE_MAX = 4 * 1024 * 1024,
     CELL_OUTPUT_MAX = 32 * 1024 * 1024, // of one cell, streams and representations together; the
                                         // rest is read and dropped, and the end says so
-    CELL_SHOWN_MAX = 10000, // representations of one cell: they are all in one answer
+    CELL_SHOWN_MAX = 10000,             // representations of one cell: they are all in one answer
     CELL_TIMEOUT_MS = 60000,
     CELL_GRACE_MS = 2000, // after an interrupt, before the kernel is killed
 };

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "box/limits.h"
 #include "sandbox/sandbox-internal.h"
 
@@ -69,19 +70,6 @@ static char *make_slug(int64_t tenant, const char *id)
 
 // --- making
 
-static char *copy(const char *text)
-{
-    char *made = strdup(text);
-    if (made == NULL)
-        abort();
-    return made;
-}
-
-static char *copy_given(const char *text)
-{
-    return text != NULL ? copy(text) : NULL;
-}
-
 static int64_t or_default(uint64_t value, uint64_t fallback)
 {
     return (int64_t)(value != 0 ? value : fallback);
@@ -116,9 +104,9 @@ static void fill_row(struct fleet *fleet, int64_t tenant, const struct sandbox_s
     int64_t now = db_now_ms();
     *row = (struct sandbox_row){
         .tenant = tenant,
-        .id = copy(settings->id != NULL ? settings->id : made),
+        .id = mem_copy_text(settings->id != NULL ? settings->id : made),
         .status = SANDBOX_SLEEPING,
-        .image = copy(settings->image != NULL ? settings->image : fleet->config.image),
+        .image = mem_copy_text(settings->image != NULL ? settings->image : fleet->config.image),
         .memory = or_default(settings->limits.memory, d.memory),
         .disk = or_default(settings->limits.disk, d.disk),
         .pids = or_default(settings->limits.pids, d.pids),
@@ -127,12 +115,12 @@ static void fill_row(struct fleet *fleet, int64_t tenant, const struct sandbox_s
             settings->sleep_after_ms >= 0 ? settings->sleep_after_ms : fleet->config.sleep_after_ms,
         .keep_alive = settings->keep_alive,
         .ephemeral = settings->ephemeral,
-        .env = copy(settings->env != NULL ? settings->env : "{}"),
-        .labels = copy(settings->labels != NULL ? settings->labels : "{}"),
-        .user_id = copy_given(settings->user_id),
-        .network = copy_given(settings->network),
-        .secrets = copy_given(settings->secrets),
-        .languages = copy_given(settings->languages),
+        .env = mem_copy_text(settings->env != NULL ? settings->env : "{}"),
+        .labels = mem_copy_text(settings->labels != NULL ? settings->labels : "{}"),
+        .user_id = mem_copy_text(settings->user_id),
+        .network = mem_copy_text(settings->network),
+        .secrets = mem_copy_text(settings->secrets),
+        .languages = mem_copy_text(settings->languages),
         .shared_zygote = !settings->own_zygote,
         .created_ms = now,
         .updated_ms = now,

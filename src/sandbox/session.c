@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "sandbox/session-internal.h"
 
 enum { TICK_NS = 10000000 }; // what the kernel tells the start of a process in
@@ -18,14 +19,6 @@ static uint64_t boottime_ns(void)
     struct timespec ts;
     (void)clock_gettime(CLOCK_BOOTTIME, &ts);
     return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
-static char *copy_text(const char *text)
-{
-    char *copy = strdup(text);
-    if (copy == NULL)
-        abort();
-    return copy;
 }
 
 // --- in memory
@@ -48,11 +41,11 @@ struct session *session_load(struct sandbox *s, const struct session_row *row)
     session->s = s;
     session->refs = 1;
     session->row = *row;
-    session->row.id = copy_text(row->id);
-    session->row.cwd = copy_text(row->cwd);
-    session->row.env = copy_text(row->env);
-    session->made_cwd = copy_text(row->cwd);
-    session->made_env = copy_text(row->env);
+    session->row.id = mem_copy_text(row->id);
+    session->row.cwd = mem_copy_text(row->cwd);
+    session->row.env = mem_copy_text(row->env);
+    session->made_cwd = mem_copy_text(row->cwd);
+    session->made_env = mem_copy_text(row->env);
     buf_init(&session->out, EXEC_OUTPUT_MAX);
     buf_init(&session->err, EXEC_OUTPUT_MAX);
     session->next = s->sessions->first;
@@ -355,9 +348,9 @@ int session_create(struct sandbox *s, const char *id, const char *cwd, const cha
         return -1;
     struct session_row row = {
         .sandbox = s->row.number,
-        .id = copy_text(id),
-        .cwd = copy_text(cwd != NULL ? cwd : "/workspace"),
-        .env = copy_text(env != NULL ? env : "{}"),
+        .id = mem_copy_text(id),
+        .cwd = mem_copy_text(cwd != NULL ? cwd : "/workspace"),
+        .env = mem_copy_text(env != NULL ? env : "{}"),
         .created_ms = db_now_ms(),
         .used_ms = db_now_ms(),
     };
@@ -438,8 +431,8 @@ static struct session_command *command_new(struct session *session,
     c->begun_ns = clock_ns();
     c->since = boottime_ns();
     c->timeout_ms = request->timeout_ms;
-    c->command = copy_text(request->command);
-    c->cwd = request->cwd != NULL ? copy_text(request->cwd) : NULL;
+    c->command = mem_copy_text(request->command);
+    c->cwd = request->cwd != NULL ? mem_copy_text(request->cwd) : NULL;
     c->stdin_len = request->stdin_len;
     if (request->stdin_data != NULL) {
         c->stdin_data = malloc(request->stdin_len + 1);

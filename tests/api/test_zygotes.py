@@ -348,3 +348,49 @@ def test_nothing_is_left_of_boxes_and_zygotes(make_server):
     assert server.stop() == 0
     for pid in ours:
         assert not pathlib.Path(f"/proc/{pid}").exists()
+
+
+# -- who pays
+
+def cgroup_files(pid, controller, name):
+    """The file of a process's cgroup, whichever hierarchy has the controller."""
+    for line in pathlib.Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8").splitlines():
+        _, controllers, path = line.split(":", 2)
+        top = f"/sys/fs/cgroup/{controllers}" if controllers else "/sys/fs/cgroup"
+        for root in (top, "/sys/fs/cgroup/unified"):
+            file = pathlib.Path(f"{root}{path}/{name}")
+            if controller in (controllers or controller) and file.exists():
+                return file
+    return None
+
+
+def test_forks_are_paid_for_by_their_box(own, api, two):
+    (pid,) = eventually(lambda: zygotes(own))
+    file = cgroup_files(pid, "memory", "memory.current") or cgroup_files(pid, "memory", "memory.usage_in_bytes")
+    context(api, two[0])
+    before = int(file.read_text(encoding="utf-8"))
+    for _ in range(20):
+        assert is_a_fork(api, two[0], context(api, two[0]))
+    assert int(file.read_text(encoding="utf-8")) - before < 20 * 512 * 1024
+
+
+def is_a_fork(api, box, one):
+    return run(api, box, "import os; print(os.readlink('/proc/self/exe'))", one)["logs"]["stdout"][0].startswith(FORK)
+
+
+def test_forks_count_as_processes_of_their_box(api):
+    make(api, "few", pids=12)
+    try:
+        made = 0
+        for _ in range(20):
+            reply = api("POST", "/sandbox/few/contexts", {})
+            if reply.status != 201:
+                break
+            made += 1
+        assert 1 <= made < 12 and reply.status >= 400, reply
+        assert api.ok("GET", "/sandbox/few/contexts")["contexts"]
+        for one in api.ok("GET", "/sandbox/few/contexts")["contexts"][:3]:
+            api.ok("DELETE", f"/sandbox/few/contexts/{one['id']}")
+        eventually(lambda: api("POST", "/sandbox/few/contexts", {}).status == 201)
+    finally:
+        api("DELETE", "/sandbox/few")

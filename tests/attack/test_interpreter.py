@@ -6,14 +6,13 @@ import itertools
 import json
 import os
 import signal
-import socket
 import subprocess
 import tempfile
 import threading
 import time
 
 import pytest
-from attack_helpers import ADMIN, PATIENCE, Client, Server, at_once, at_rest, children, daemon_pid, descriptors, eventually
+from attack_helpers import PATIENCE, Client, Server, at_once, at_rest, children, daemon_pid, descriptors, eventually
 from attack_helpers import restarts
 
 numbers = itertools.count(1)
@@ -377,7 +376,7 @@ def test_nobody_lays_hands_on_a_fork_before_it_is_his(own, api, hammer):
 
 
 def counted(server):
-    """What would grow if something were left behind: descriptors of the keeper and the zygotes, processes, cgroups."""
+    """What would grow if something were left behind: descriptors of the keeper and the zygotes, children of the keeper."""
     keeper = server.process.pid
     own = [name for name in descriptors(keeper) if not name.startswith("user:")]  # each slot keeps one
     return (own, [descriptors(zygote) for zygote in zygotes(server)], len(children(keeper)))
