@@ -435,5 +435,10 @@ int guest_failed_take(const struct guest_failed *msg, const char *program, const
     case STEP_MAX:
         break;
     }
+    if (e == EAGAIN) // the box's own limit, or that of execs: what its owner can do is the same
+        return err_set(err, ERR_EXHAUSTED,
+                       "start '%.100s': the box has as many processes as it may have; end some, or "
+                       "raise its limit (pids)",
+                       program);
     return err_sys(err, e, "start '%.100s'", program);
 }

@@ -15,7 +15,7 @@ enum zygote_type {
     ZYGOTE_FAILED,    // zygote_failed
     ZYGOTE_BORN, // zygote_plain + [pidfd]: the helper that will fork is in the box's pid namespace,
                  // and waits at the seat for
-    ZYGOTE_GO, // zygote_plain: it is in the box's cgroups, which its fork is born in
+    ZYGOTE_GO,   // zygote_plain: it is in the box's cgroups, which its fork is born in
 };
 
 // Descriptors: the box's namespaces (pid, mnt, net, ipc, uts, cgroup), B, the fork's end of its

@@ -205,6 +205,11 @@ def test_a_context_goes_on(api, box, what):
     assert reply.status == 200 and len(reply.body) < 40 * 2**20, reply
     if reply.json.get("contextDied"):
         assert what in ("gc", "builtins are gone", "modules are gone"), reply
+    if what == "exceptions from a thread":  # which may hit the next cells, too, while it lives
+        eventually(lambda: api.ok("POST", f"/sandbox/{box}/code", {"code": "1", "context": mine})["success"])
+        eventually(lambda: api.ok("POST", f"/sandbox/{box}/code", {"code": "next(t for t in __import__('threading')."
+                           "enumerate() if t.name != 'MainThread' and not t.daemon)", "context": mine}).get("error", {})
+                   .get("name") == "StopIteration")
     works(api, box, mine)
 
 
@@ -646,7 +651,7 @@ def test_a_fork_bomb(api):
     cell(api, "bomb", code, context=first)
     # There is room for nobody now; whoever asks hears it.
     reply = api("POST", "/sandbox/bomb/contexts", {"language": "python", "id": "more"})
-    assert reply.status in (201, 429, 503, 507), reply
+    reply.error(403, "QUOTA_EXCEEDED", "processes")
     assert text_of(cell(api, "bomb", "1 + 1", context=second)) == "2"
     api.ok("DELETE", f"/sandbox/bomb/contexts/{first}")
     eventually(lambda: api("POST", "/sandbox/bomb/contexts", {"language": "python"}).status == 201)
@@ -786,13 +791,13 @@ def test_the_sandbox_goes_under_a_cell(api, what):
         api.ok("PUT", f"/sandbox/{name}", {})
         context(api, name, "a")
         leave = ("DELETE", f"/sandbox/{name}") if what == "destroy" else ("POST", f"/sandbox/{name}/sleep")
-        jobs = [lambda: api("POST", f"/sandbox/{name}/code", {"code": "import time; time.sleep(30)", "context": "a", "timeout": 40000}),
-                lambda: api("POST", f"/sandbox/{name}/code", {"code": "import time; time.sleep(30)", "timeout": 40000}),
+        jobs = [lambda: api("POST", f"/sandbox/{name}/code", {"code": "import time; time.sleep(8)", "context": "a", "timeout": 12000}),
+                lambda: api("POST", f"/sandbox/{name}/code", {"code": "import time; time.sleep(8)", "timeout": 12000}),
                 lambda: time.sleep(0.05 * i) or api(*leave)]
         begun = time.monotonic()
         replies = at_once(*jobs)
         assert {r.status for r in replies} <= OK, replies
-        assert time.monotonic() - begun < 25, replies
+        assert time.monotonic() - begun < 25, replies  # one that came too late for the sleep has woken it again
         api("DELETE", f"/sandbox/{name}")
 
 

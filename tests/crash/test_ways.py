@@ -97,7 +97,8 @@ def test_daemon_is_killed_under_all_of_it(server, world):
     assert prober.count > 0 and not server.refused
     # Nobody asks for anything: one hand, which does nothing, and a guest that holds what it held.
     assert wait_until(lambda: not leaks.workers(guest)), leaks.workers(guest)
-    assert wait_until(lambda: leaks.list_fds(guest) == held), leaks.more(held, leaks.list_fds(guest))
+    # (Less one that was parked in it: the next daemon cannot know whether it was used.)
+    assert wait_until(lambda: not leaks.more(held, leaks.list_fds(guest))[0]), leaks.more(held, leaks.list_fds(guest))
     server.wait_for_another(server.kill_daemon())
     assert wait_until(lambda: not leaks.hands(guest)), leaks.hands(guest)
     ways.destroy()
