@@ -9,7 +9,6 @@ then waits for the pipes that code comes through. Layouts are those of src/wire/
 
 import array
 import ctypes
-import errno
 import gc
 import mmap
 import os
@@ -22,7 +21,7 @@ import sys
 
 SOCK, SETUP = 62, 61
 VERSION = None  # of the messages; the keeper's first one tells
-READY, PLANT, PLANTED, FAILED, BORN, GO = 1, 2, 3, 4, 5, 6
+READY, PLANT, PLANTED, FAILED, GO = 1, 2, 3, 4, 5
 HEAD = struct.Struct("=HHI")
 PLANT_BODY = struct.Struct("=IIII")
 PLANTED_BODY = struct.Struct("=iI")
@@ -194,8 +193,8 @@ def be_kernel(ends):
 class Planter:
     """Makes forks. Its stack is what they go on living on."""
 
-    def __init__(self, setup, sock):
-        self.setup, self.sock, self.number = setup, sock, 0
+    def __init__(self, setup):
+        self.setup = setup
         self.stack = mmap.mmap(-1, STACK, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000)  # MAP_NORESERVE
         base = ctypes.addressof(ctypes.c_char.from_buffer(self.stack))
         check("mprotect", libc.mprotect(ctypes.c_void_p(base), ctypes.c_size_t(mmap.PAGESIZE), 0))
@@ -203,24 +202,31 @@ class Planter:
         function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
         self.callback = function(self.between)
         libc.clone.argtypes = [function, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p]
+        self.answer = ctypes.create_string_buffer(HEAD.size)
         self.wanted = self.pid = self.pidfd = None
 
-    def join_groups(self):
-        """The keeper puts this process into the box's cgroups, where its fork is then born and paid for."""
-        own = os.pidfd_open(os.getpid())
-        send(self.sock, BORN, self.number, fds=[own])
-        os.close(own)
-        seat = socket.socket(fileno=os.dup(self.wanted[0][7]))
-        answer = seat.recv(HEAD.size)
-        seat.close()
-        if len(answer) != HEAD.size or HEAD.unpack(answer)[1] != GO:
-            raise OSError(errno.ESRCH, "the box has ended")
+    def fork(self, seat):
+        """As os.fork(), but that the fork stands still until the keeper has put it into its box's cgroups: every page
+        that it writes to is counted where it is then, and Python writes to many before it has said a word."""
+        python = ctypes.pythonapi
+        python.PyOS_BeforeFork()
+        pid = libc.fork()
+        if pid != 0:
+            code = ctypes.get_errno()
+            python.PyOS_AfterFork_Parent()
+            if pid < 0:
+                raise OSError(code, "fork")
+            return pid
+        got = libc.read(seat, self.answer, HEAD.size)
+        python.PyOS_AfterFork_Child()
+        if got != HEAD.size or HEAD.unpack(self.answer.raw)[1] != GO:
+            os._exit(1)
+        return 0
 
     def between(self, _):
         """In the helper process, on the other stack, in our memory."""
         try:
-            self.join_groups()
-            self.pid = os.fork()
+            self.pid = self.fork(self.wanted[0][7])
             if self.pid == 0:
                 self.live()
             self.pidfd = os.pidfd_open(self.pid)
@@ -238,8 +244,8 @@ class Planter:
             os._exit(1)
         be_kernel(ends)
 
-    def plant(self, number, fds, uid, gid, files):
-        self.number, self.wanted = number, (fds, uid, gid, files)
+    def plant(self, fds, uid, gid, files):
+        self.wanted = (fds, uid, gid, files)
         self.pid = self.pidfd = None
         check("setns pid", libc.setns(fds[0], NEWPID))
         flags = CLONE_VM | CLONE_VFORK | CLONE_FILES | signal.SIGCHLD
@@ -263,7 +269,7 @@ def serve_one(sock, planter, message, fds):
         return
     uid, gid, files, _ = PLANT_BODY.unpack_from(message, HEAD.size)
     try:
-        pid, pidfd = planter.plant(number, fds, uid, gid, files)
+        pid, pidfd = planter.plant(fds, uid, gid, files)
         send(sock, PLANTED, number, PLANTED_BODY.pack(pid, 0), [pidfd])
         os.close(pidfd)
     except Step as step:
@@ -301,7 +307,7 @@ def become_ready(sock):
     preload(setup["preload"])
     os.environ.pop("MPLBACKEND", None)  # it was for the import: from here on the backend is ours (plots.py)
     main.prepare()
-    planter = Planter(setup, sock)
+    planter = Planter(setup)
     gc.collect()
     gc.freeze()
     send(sock, READY, 0)

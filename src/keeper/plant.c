@@ -7,11 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/clock.h"
 #include "base/fd.h"
-#include "base/log.h"
 #include "keeper/keeper-internal.h"
 #include "wire/guest-msg.h"
 #include "wire/zygote-msg.h"
@@ -115,12 +113,26 @@ static struct plant *free_plant(struct keeper *k)
     return NULL;
 }
 
+// A fork moves into its box's cgroups, and the kernel asks only those who are born there whether
+// there is room for one more.
+static int is_full(const struct keeper *k, const struct box *box, struct err *err)
+{
+    struct cgroup_usage used;
+    cgroups_usage(k->cgroups, keeper_host_slot(k, box->slot), &used);
+    if (used.pids < box->limits.pids)
+        return 0;
+    (void)err_set(err, ERR_EXHAUSTED, "the box has as many processes as it may have");
+    return 1;
+}
+
 void plant_ask(struct keeper *k, struct box *box, const struct keeper_plant *msg)
 {
     struct err err = {0};
     struct zygote *z = zygote_of(k, box, &err);
     struct plant *p = z != NULL ? free_plant(k) : NULL;
-    if (z != NULL && p == NULL)
+    if (z != NULL && is_full(k, box, &err))
+        p = NULL;
+    else if (z != NULL && p == NULL)
         (void)err_set(&err, ERR_UNAVAILABLE, "the zygote has too much to do");
     if (p == NULL) {
         reply_error(k, msg->head.id, &err);
@@ -174,40 +186,21 @@ static pid_t check_parent(int pidfd, pid_t parent)
     return poll(&ended, 1, 0) == 0 ? pid : -1; // so that it was that process we looked at
 }
 
-static ino_t pid_namespace(pid_t pid)
-{
-    char path[48];
-    struct stat st;
-    (void)snprintf(path, sizeof path, "/proc/%d/ns/pid", pid);
-    return pid > 0 && stat(path, &st) == 0 ? st.st_ino : 0;
-}
-
-// What forks pays for it: page tables are counted to whoever copies them, and whether there may be
-// one more process is asked of the group it is born in. So the helper joins the box's groups
-// before.
-static void born(struct keeper *k, struct plant *p, int pidfd)
+// It has not touched anything yet: what it writes to from here on is counted to its box.
+static int let_go(struct keeper *k, struct box *box, const struct plant *p, int pidfd,
+                  struct err *err)
 {
     const struct zygote_plain go = {
         .head = {.version = WIRE_VERSION, .type = ZYGOTE_GO, .id = p->id}
     };
-    struct err err = {0};
-    struct box *box = table_find(k, p->box);
-    pid_t pid = check_parent(pidfd, pidfd_child(k->boxes[p->zygote].pidfd));
-    int r = -1;
-    if (box == NULL || (box->state != BOX_READY && box->state != BOX_LIVE) || p->request == 0)
-        (void)err_set(&err, ERR_NOT_FOUND, "no such box");
-    else if (pid <= 0 || pid_namespace(pid) == 0 ||
-             pid_namespace(pid) != pid_namespace(pidfd_child(box->pidfd)))
-        (void)err_set(&err, ERR_INTERNAL, "what the zygote has made is not in its box");
-    else
-        r = cgroups_join(k->cgroups, keeper_host_slot(k, box->slot), pid, &err);
-    if (r == 0 && (r = wire_send(p->seat, &go, sizeof go, NULL, 0, NULL, 0)) < 0)
-        (void)err_sys(&err, -r, "let a zygote fork");
-    if (r == 0)
-        return;
-    log_line(LOG_DEBUG, "no fork into a box", "why", err.msg, NULL);
-    fd_close(
-        TAKE_FD(p->seat)); // the helper sees it and ends; the zygote's ZYGOTE_FAILED ends the plant
+    // Its PID 1 being its parent, it is a process of that box.
+    pid_t pid = check_parent(pidfd, pidfd_child(box->pidfd));
+    if (pid <= 0)
+        return err_set(err, ERR_INTERNAL, "the zygote's fork is not in its box");
+    if (cgroups_join(k->cgroups, keeper_host_slot(k, box->slot), pid, err) < 0)
+        return -1;
+    int r = wire_send(p->seat, &go, sizeof go, NULL, 0, NULL, 0);
+    return r < 0 ? err_sys(err, -r, "let a fork go on") : 0;
 }
 
 static void planted(struct keeper *k, struct plant *p, const struct zygote_planted *msg, int pidfd)
@@ -229,10 +222,7 @@ static void planted(struct keeper *k, struct plant *p, const struct zygote_plant
     }
     // One that nobody has bound yet is read by nobody, and may not read any more itself.
     (void)fd_set_nonblock(box->guest, 1);
-    // Its PID 1 being its parent, it is a process of that box.
-    pid_t pid = check_parent(pidfd, pidfd_child(box->pidfd));
-    int r = pid > 0 ? cgroups_join(k->cgroups, keeper_host_slot(k, box->slot), pid, &err)
-                    : err_set(&err, ERR_INTERNAL, "the zygote's fork is not in its box");
+    int r = let_go(k, box, p, pidfd, &err);
     if (r == 0 && (r = wire_send(box->guest, &adopt, sizeof adopt, NULL, 0, &p->seat, 1)) < 0)
         (void)err_sys(&err, -r, "tell a box of a fork");
     finish(k, p, r < 0 ? &err : NULL);
@@ -245,10 +235,6 @@ int plant_heard(struct keeper *k, uint32_t zygote, union zygote_answer *msg, siz
     struct plant *p = find_plant(k, msg->head.id, zygote);
     if (p == NULL)
         return 0;
-    if (msg->head.type == ZYGOTE_BORN && len == sizeof(struct zygote_plain) && fds->n == 1) {
-        born(k, p, fds->fd[0]);
-        return 1;
-    }
     if (msg->head.type == ZYGOTE_PLANTED && len == sizeof msg->planted && fds->n == 1) {
         planted(k, p, &msg->planted, fds->fd[0]);
         return 1;

@@ -44,6 +44,14 @@ struct sandbox *box_link_sandbox(const struct box_link *box)
     return box->s;
 }
 
+unsigned box_link_forks(const struct box_link *box)
+{
+    unsigned n = 0;
+    for (const struct job *job = box->jobs; job != NULL; job = job->next)
+        n += job->is_fork && job->state != JOB_ENDED;
+    return n;
+}
+
 unsigned *box_link_parked(struct box_link *box)
 {
     return &box->parked;

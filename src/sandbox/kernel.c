@@ -58,6 +58,7 @@ static bool take_parked(struct sandbox *s, enum kernel_kind kind, const struct j
         job = job_new_asked(s, id, events, data); // on its way
     else
         return false;
+    job->is_fork = kind == KERNEL_PYTHON;
     *ret = (struct kernel_begun){.job = job, .is_started = job->state == JOB_RUNNING};
     s->fleet->counted.kernels_parked++;
     return true;
@@ -73,16 +74,23 @@ static void on_planted(struct fleet *fleet, uint64_t box, uint32_t id, const str
 
 // It is nobody's until it has been asked for: one that is refused within that call is gone then,
 // and whoever starts a kernel hears nothing before it has it.
+// Copying page tables is counted to the zygote, not to the box: about a mebibyte for each, of which
+// a box shall not have any number.
+enum { FORKS_MAX = 32 };
+
 static bool plant(struct sandbox *s, const struct job_events *events, void *data,
                   struct kernel_begun *ret)
 {
     uint32_t id = box_link_next_id(s->box);
+    if (box_link_forks(s->box) >= FORKS_MAX)
+        return false;
     (void)job_new_asked(s, id, NULL, NULL);
     keeper_plant(s->fleet, box_link_number(s->box), id, on_planted);
     struct job *job = box_link_find(s->box, id);
     if (job == NULL)
         return false;
     job_own(job, events, data);
+    job->is_fork = true;
     *ret = (struct kernel_begun){.job = job};
     s->fleet->counted.kernels_forked++;
     return true;

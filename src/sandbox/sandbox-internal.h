@@ -223,6 +223,7 @@ void box_link_lost(struct box_link *box, enum end_reason reason, uint32_t limits
 void box_link_exited(struct box_link *box, const struct guest_exited *msg);
 void box_link_drop_orphans(struct box_link *box); // jobs nobody took over are read and forgotten
 uint32_t box_link_next_id(struct box_link *box);
+unsigned box_link_forks(const struct box_link *box); // of a zygote, that live
 unsigned *box_link_parked(struct box_link *box); // 1 << enum kernel_kind: what may be in it
 void box_link_add(struct box_link *box, struct job *job);
 void box_link_remove(struct box_link *box, struct job *job); // job->box is NULL then
@@ -238,6 +239,7 @@ struct job {
     enum { JOB_ASKED, JOB_RUNNING, JOB_ENDED } state;
     bool killed, timed_out;
     bool keeps_exit; // GUEST_EXEC_KEEP_EXIT
+    bool is_fork;    // of a zygote
     bool is_parked;  // nobody's yet, to be had with job_own
     bool listed;     // told by the guest after a restart, not taken over yet
     bool exited;     // with it: how it ended is in `ending`

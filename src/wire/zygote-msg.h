@@ -13,9 +13,8 @@ enum zygote_type {
     ZYGOTE_PLANT,     // zygote_plant + descriptors -> ZYGOTE_PLANTED or ZYGOTE_FAILED
     ZYGOTE_PLANTED,   // zygote_planted + [pidfd]
     ZYGOTE_FAILED,    // zygote_failed
-    ZYGOTE_BORN, // zygote_plain + [pidfd]: the helper that will fork is in the box's pid namespace,
-                 // and waits at the seat for
-    ZYGOTE_GO,   // zygote_plain: it is in the box's cgroups, which its fork is born in
+    ZYGOTE_GO, // zygote_plain, on the seat, before anything else comes that way: the fork is in the
+               // box's cgroups, and enters the rest
 };
 
 // Descriptors: the box's namespaces (pid, mnt, net, ipc, uts, cgroup), B, the fork's end of its

@@ -767,6 +767,10 @@ CHECK_CASE(keeper_errors)
     }
 }
 
+#define FULL_TEXT                                                                                  \
+    "start 'p%s': the box has as many processes as it may have; end some, or raise its limit "     \
+    "(pids)"
+
 CHECK_CASE(guest_failures)
 {
     static const struct {
@@ -779,7 +783,7 @@ CHECK_CASE(guest_failures)
         {STEP_CWD,   EACCES,    ERR_DENIED,    "working directory '/w': Permission denied"         },
         {STEP_EXEC,  ENOENT,    ERR_NOT_FOUND, "'p%s' cannot be started: No such file or directory"},
         {STEP_EXEC,  ENOEXEC,   ERR_INTERNAL,  "'p%s' cannot be started: Exec format error"        },
-        {STEP_SETUP, EAGAIN,    ERR_EXHAUSTED, "start 'p%s': Resource temporarily unavailable"     },
+        {STEP_SETUP, EAGAIN,    ERR_EXHAUSTED, FULL_TEXT                                           },
         {STEP_ARGS,  E2BIG,     ERR_INTERNAL,  "start 'p%s': Argument list too long"               },
         {STEP_NONE,  EPERM,     ERR_DENIED,    "start 'p%s': Operation not permitted"              },
         {STEP_MAX,   EPERM,     ERR_DENIED,    "start 'p%s': Operation not permitted"              },
