@@ -224,7 +224,7 @@ void box_link_exited(struct box_link *box, const struct guest_exited *msg);
 void box_link_drop_orphans(struct box_link *box); // jobs nobody took over are read and forgotten
 uint32_t box_link_next_id(struct box_link *box);
 unsigned box_link_forks(const struct box_link *box); // of a zygote, that live
-unsigned *box_link_parked(struct box_link *box); // 1 << enum kernel_kind: what may be in it
+unsigned *box_link_parked(struct box_link *box);     // 1 << enum kernel_kind: what may be in it
 void box_link_add(struct box_link *box, struct job *job);
 void box_link_remove(struct box_link *box, struct job *job); // job->box is NULL then
 struct job *box_link_find(const struct box_link *box, uint32_t id);
