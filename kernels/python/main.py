@@ -46,7 +46,7 @@ def run():
     wire.send(wire.frame(b"ready", 0, '{"language":"python","version":"%s"}' % version))
     hooks.install()
     builtins.input = streams.no_input
-    if _is_fork and not wire.is_readable():
+    if _is_fork and not wire.is_readable() and load("opening").is_untouched():
         rehearse()
     if wait_for_open():
         work()

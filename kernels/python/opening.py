@@ -53,6 +53,11 @@ def note_libraries():
         _site_times[directory] = (_stamp(directory), _pth_files(directory))
 
 
+def is_untouched():
+    """Whether the box has the packages of its image, and no others: then there is no .pth file that would run."""
+    return all(_stamp(directory) == stamp for directory, (stamp, _) in _site_times.items())
+
+
 def settle_finders():
     """In the zygote. Finders see by a directory's time that it has changed, so forks keep those they inherit: to free
     them would copy 700 pages. What was no directory is looked at again."""

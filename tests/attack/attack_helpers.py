@@ -37,6 +37,7 @@ BODIES = {
     "exec": {"argv": ["touch", "/workspace/harm"]},
     "runCode": {"code": "open('/workspace/harm', 'w')"},
     "getCode": None,
+    "cancelCode": None,
     "createContext": {"id": "made"},
     "listContexts": None,
     "getContext": None,
