@@ -55,6 +55,8 @@ def note_libraries():
 
 def is_untouched():
     """Whether the box has the packages of its image, and no others: then there is no .pth file that would run."""
+    if os.path.isdir("/root/.local/lib"):
+        return False
     return all(_stamp(directory) == stamp for directory, (stamp, _) in _site_times.items())
 
 
