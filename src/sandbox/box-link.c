@@ -162,7 +162,11 @@ static void on_started(struct box_link *box, struct guest_event *ev)
         job_on_started(job, ev);
     } else if (job == NULL && is_parked_id(ev->msg.head.id)) {
         expect_no_more(box, ev->msg.head.id); // it may end before anybody asks for it
-        job_park(job_new_listed(box, ev));
+        // A sandbox that shares no zygote has none of its forks lying about either.
+        if (ev->msg.head.id == PARKED_FIRST + KERNEL_PYTHON && !box->s->row.shared_zygote)
+            end_stranger(box, ev->msg.head.id);
+        else
+            job_park(job_new_listed(box, ev));
     } else if (job == NULL) {
         end_stranger(box, ev->msg.head.id);
     }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sandbox/kernel.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "sandbox/exec.h"
@@ -72,12 +71,12 @@ static void on_planted(struct fleet *fleet, uint64_t box, uint32_t id, const str
         kernel_plant_failed(fleet, box, id, err);
 }
 
-// It is nobody's until it has been asked for: one that is refused within that call is gone then,
-// and whoever starts a kernel hears nothing before it has it.
 // Copying page tables is counted to the zygote, not to the box: about a mebibyte for each, of which
 // a box shall not have any number.
 enum { FORKS_MAX = 32 };
 
+// It is nobody's until it has been asked for: one that is refused within that call is gone then,
+// and whoever starts a kernel hears nothing before it has it.
 static bool plant(struct sandbox *s, const struct job_events *events, void *data,
                   struct kernel_begun *ret)
 {

@@ -111,15 +111,6 @@ unsigned parking_count(const struct fleet *fleet, unsigned kind)
     return n;
 }
 
-static struct ready_box *first_without(struct fleet *fleet, enum kernel_kind kind)
-{
-    for (unsigned i = 0; i < fleet->n_ready; i++) {
-        if (!(fleet->ready[i].parked >> kind & 1))
-            return &fleet->ready[i];
-    }
-    return NULL;
-}
-
 // The oldest: so a daemon after us finds them where it would have put them.
 static struct ready_box *oldest_without(struct fleet *fleet, enum kernel_kind kind)
 {
@@ -137,7 +128,7 @@ static void work(uv_timer_t *timer)
     struct parking *p = timer->data;
     struct fleet *fleet = p->fleet;
     int64_t now = clock_ns();
-    struct ready_box *box = first_without(fleet, KERNEL_PYTHON);
+    struct ready_box *box = oldest_without(fleet, KERNEL_PYTHON);
     if (fleet->stopping || p->under_way)
         return;
     if (now - p->taken_ns < QUIET_MS * NS_PER_MS) {

@@ -250,6 +250,8 @@ def test_a_sandbox_may_have_interpreters_of_its_own(api):
         for one in [context(api, "alone"), context(api, "alone")]:
             seen = run(api, "alone", "import os; print(os.readlink('/proc/self/exe'))", one)["logs"]["stdout"][0]
             assert "python3" in seen and not seen.startswith(FORK)
+        look = "for p in /proc/[0-9]*; do readlink $p/exe; done; true"
+        eventually(lambda: FORK not in api.exec("alone", look)["stdout"])
     finally:
         api("DELETE", "/sandbox/alone")
 
