@@ -33,6 +33,8 @@ struct host_copy {
     uint64_t bytes;
 };
 
+// A number that is another one when the table is: an image made by another table is stale.
+uint64_t host_copy_rows(void);
 // 0 or -errno; only trouble with writing counts.
 int host_copy_etc(struct host_copy *copy);
 

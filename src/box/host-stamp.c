@@ -9,9 +9,10 @@
 #include <sys/stat.h>
 
 #include "base/fd.h"
+#include "box/host-copy.h"
 
 enum {
-    RECIPE = 2, // raise it whenever the made-up files, the rows or the rules change
+    RECIPE = 2, // raise it whenever the made-up files or the rules change; rows are seen
 };
 
 struct input {
@@ -38,7 +39,8 @@ static void head(char *ret, size_t size)
     char boot[64] = "";
     (void)fd_read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", boot, sizeof boot);
     boot[strcspn(boot, "\n")] = '\0';
-    (void)snprintf(ret, size, "recipe %d boot %s\n", RECIPE, boot);
+    (void)snprintf(ret, size, "recipe %d rows %llx boot %s\n", RECIPE,
+                   (unsigned long long)host_copy_rows(), boot);
 }
 
 void host_stamp_begin(struct buf *stamp)
