@@ -385,26 +385,12 @@ static int delegate(struct cgroups *c, uint32_t slot, uint32_t owner)
     return 0;
 }
 
-// What is killed takes a moment to go.
-static int remove_stale(struct cgroups *c, uint32_t slot)
-{
-    enum { TRIES = 200 };
-    int r = -EBUSY;
-    cgroups_kill(c, slot);
-    for (int i = 0; i < TRIES && r == -EBUSY; i++) {
-        r = cgroups_remove(c, slot);
-        if (r == -EBUSY)
-            (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    }
-    return r;
-}
-
 int cgroups_make(struct cgroups *c, uint32_t slot, uint32_t owner, const struct box_limits *limits,
                  struct err *err)
 {
     int r = make_dirs(c, slot);
     if (r == -EEXIST) { // the slot is ours, so whoever made it is dead
-        r = remove_stale(c, slot);
+        r = cgroups_clear(c, slot);
         if (r == 0)
             r = make_dirs(c, slot);
     }
@@ -550,6 +536,19 @@ int cgroups_remove(struct cgroups *c, uint32_t slot)
         int q = c->repeats[i] ? 0 : remove_dir(c->control[i], name_of(slot, NULL).text);
         if (r == 0)
             r = q;
+    }
+    return r;
+}
+
+// What is killed takes a moment to go, and who was waited for may still be counted for one.
+int cgroups_clear(struct cgroups *c, uint32_t slot)
+{
+    enum { TRIES = 500 };
+    int r = cgroups_remove(c, slot);
+    for (int i = 0; i < TRIES && r == -EBUSY; i++) {
+        cgroups_kill(c, slot);
+        (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        r = cgroups_remove(c, slot);
     }
     return r;
 }

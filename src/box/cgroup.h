@@ -69,3 +69,5 @@ void cgroups_kill(struct cgroups *cgroups, uint32_t slot);
 unsigned cgroups_list(struct cgroups *cgroups, uint32_t *ret_slots, unsigned max);
 // 0, or -errno: -EBUSY while a process is still in one of them.
 int cgroups_remove(struct cgroups *cgroups, uint32_t slot);
+// The same after killing whoever is in them, and waiting a moment (500 ms at most) for them to go.
+int cgroups_clear(struct cgroups *cgroups, uint32_t slot);

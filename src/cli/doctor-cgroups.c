@@ -66,11 +66,8 @@ static int group_make(struct group *g, const struct box_limits *limits, struct e
 static void group_done(struct group *g)
 {
     fd_close(g->dir);
-    // What was killed in there may still be on its way out.
-    for (int i = 0; g->made && i < 100 && cgroups_remove(g->cgroups, g->slot) == -EBUSY; i++) {
-        cgroups_kill(g->cgroups, g->slot);
-        sleep_ms(10);
-    }
+    if (g->made)
+        (void)cgroups_clear(g->cgroups, g->slot);
     cgroups_free(g->cgroups);
     slots_done(&g->slots);
 }

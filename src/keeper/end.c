@@ -49,7 +49,7 @@ static void finish(struct keeper *k, struct box *box)
     fd_close(box->disk_fd);
     root_done(&box->root);
     if (box->has_cgroups)
-        (void)cgroups_remove(k->cgroups, keeper_host_slot(k, box->slot));
+        (void)cgroups_clear(k->cgroups, keeper_host_slot(k, box->slot));
     drop_disk(k, box);
     if (box->image != NULL)
         box->image->users--;

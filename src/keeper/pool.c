@@ -37,15 +37,6 @@ static int has_run_low(const struct keeper *k)
     return k->table.n[COUNT_POOL_READY] < k->config.pool_ready / 2;
 }
 
-// A slot's boxes are dead, but may take a moment to be gone.
-static void remove_left(struct keeper *k, uint32_t host_slot)
-{
-    enum { TRIES = 20 };
-    cgroups_kill(k->cgroups, host_slot);
-    for (int i = 0; i < TRIES && cgroups_remove(k->cgroups, host_slot) == -EBUSY; i++)
-        (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-}
-
 // Boxes died with their keepers, whose slots are free; each is held meanwhile, so that nobody
 // starts a box in it. Those of our own slots are what an earlier holder has left.
 void pool_sweep(struct keeper *k)
@@ -57,9 +48,9 @@ void pool_sweep(struct keeper *k)
     for (unsigned i = 0; i < n; i++) {
         uint32_t own = found[i] - k->slots.first; // wraps around below the first
         if (own < k->slots.n && k->boxes[own].state == BOX_NONE) {
-            remove_left(k, found[i]);
+            (void)cgroups_clear(k->cgroups, found[i]);
         } else if (slots_hold(&k->slots, found[i])) {
-            remove_left(k, found[i]);
+            (void)cgroups_clear(k->cgroups, found[i]);
             slots_release(&k->slots, found[i]);
         }
     }
