@@ -162,6 +162,11 @@ static bool is_about_files(const struct route *r)
     return strstr(r->pattern, "/files") != NULL;
 }
 
+static bool is_of_models(const struct route *r)
+{
+    return strncmp(r->pattern, "/execute", strlen("/execute")) == 0;
+}
+
 static bool may_answer(const struct route *r, enum error_kind kind)
 {
     bool has_id = strchr(r->pattern, '{') != NULL;
@@ -187,10 +192,18 @@ static bool may_answer(const struct route *r, enum error_kind kind)
         return strcmp(r->name, "gitCheckout") == 0;
     case ERROR_LANGUAGE_MISSING:
         return r->body == &code_schema || r->body == &context_schema;
+    case ERROR_BUDGET_EXCEEDED:
+    case ERROR_MODEL_FAILED:
+    case ERROR_MODEL_TIMEOUT:
+        return is_of_models(r) && r->method == HTTP_POST;
+    case ERROR_RESULT_LOST:
+        return is_of_models(r) && has_id;
     case ERROR_UPGRADE_REQUIRED:
         return r->status == 101;
     case ERROR_BAD_GATEWAY:
         return strstr(r->pattern, "/proxy/") != NULL;
+    case ERROR_MODEL_AUTH:
+    case ERROR_MISSING_API_KEY:
     case ERROR_INVALID_TOKEN:
     case ERROR_IS_DIRECTORY:
     case ERROR_NOT_DIRECTORY:

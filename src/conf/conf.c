@@ -39,6 +39,7 @@ struct row {
     const char *help;
     uint64_t min, max; // of counts
     bool secret;       // never a flag: everybody reads command lines
+    const char *other; // a variable that others know it by, too; CAY_NAME wins
 };
 
 // name, field, default, metavar, help. Settings without a metavar are switches.
@@ -98,6 +99,19 @@ static const struct row rows[] = {
          "private networks that sandboxes may be let at, separated by commas"),
     TEXT("egress-ca", egress_ca, "", "FILE",
          "certificates that are trusted for the upstreams of secrets, beside the machine's"),
+    ROW(KIND_TEXT, "anthropic-api-key", api_key, "", "KEY",
+        "for the model's API, sent as x-api-key", .secret = true, .other = "ANTHROPIC_API_KEY"),
+    ROW(KIND_TEXT, "anthropic-auth-token", auth_token, "", "TOKEN",
+        "instead of a key: sent as a bearer", .secret = true, .other = "ANTHROPIC_AUTH_TOKEN"),
+    ROW(KIND_TEXT, "anthropic-refresh-token", refresh_token, "", "TOKEN",
+        "with which that one is renewed", .secret = true, .other = "ANTHROPIC_REFRESH_TOKEN"),
+    ROW(KIND_TEXT, "anthropic-token-url", token_url, "", "URL", "where it is renewed",
+        .other = "ANTHROPIC_TOKEN_URL"),
+    ROW(KIND_TEXT, "anthropic-client-id", client_id, "", "ID", "as which client",
+        .other = "ANTHROPIC_CLIENT_ID"),
+    ROW(KIND_TEXT, "anthropic-base-url", base_url, "https://api.anthropic.com", "URL",
+        "where the model's API is, without /v1", .other = "ANTHROPIC_BASE_URL"),
+    TEXT("model", model, "sonnet", "NAME", "that is asked when a request names none"),
 };
 
 enum { N_ROWS = sizeof rows / sizeof *rows };
@@ -337,6 +351,10 @@ static int read_environment(struct conf *conf, struct err *err)
     char name[NAME_MAX_LEN];
     for (unsigned i = 0; i < N_ROWS; i++) {
         const char *value = getenv(variable_name(&rows[i], name));
+        if ((value == NULL || *value == '\0') && rows[i].other != NULL) {
+            (void)snprintf(name, sizeof name, "%s", rows[i].other);
+            value = getenv(name);
+        }
         if (value != NULL && *value != '\0' && set_value(conf, &rows[i], value, err) < 0)
             return err_wrap(err, "%s (from the environment variable %s)", rows[i].name, name);
     }

@@ -44,6 +44,10 @@ struct conf {
     // ways out of boxes
     char *egress_private; // networks that boxes may reach although they are private, by commas
     char *egress_ca;      // file of certificates for the upstreams of secrets; "": none
+    // models; see model/keys.h
+    char *api_key, *auth_token, *refresh_token; // "": none
+    char *base_url, *token_url, *client_id;
+    char *model; // of those who name none
 };
 
 // Defaults only.

@@ -79,12 +79,15 @@ struct sandbox_row {
     int64_t memory, disk, pids, cpu_milli;
     int64_t sleep_after_ms;
     bool keep_alive, ephemeral;
-    char *env;          // JSON object of strings
-    char *labels;       // JSON object of strings
-    char *user_id;      // the caller's own name for whom it is for; may be NULL
-    char *network;      // JSON, canonical (egress/policy.h); NULL: "none"
-    char *secrets;      // JSON array of their names, in order; NULL: none
-    char *languages;    // JSON array of names, in order: what it will be asked for; NULL: none
+    char *env;       // JSON object of strings
+    char *labels;    // JSON object of strings
+    char *user_id;   // the caller's own name for whom it is for; may be NULL
+    char *network;   // JSON, canonical (egress/policy.h); NULL: "none"
+    char *secrets;   // JSON array of their names, in order; NULL: none
+    char *languages; // JSON array of names, in order: what it will be asked for; NULL: none
+    int64_t destroy_after_ms;           // idle for so long it is destroyed; 0: never
+    int64_t budget_cost, budget_tokens; // for models, while it exists; nano-dollars; -1: no limit
+    int64_t spent_cost, spent_tokens;   // of these; changed by db_spend_add alone
     bool shared_zygote; // its interpreters may be forks of one that others' are forks of, too
     int64_t box;        // 0: none
     int64_t run;        // of the keeper that made it
@@ -245,6 +248,104 @@ typedef int (*db_context_fn)(void *data, const struct context_row *row);
 int db_context_each(struct db *db, int64_t sandbox, db_context_fn fn, void *data, struct err *err);
 int db_context_del(struct db *db, int64_t sandbox, const char *id, struct err *err); // 1, 0
 void context_row_done(struct context_row *row);
+
+// --- what was asked of a model, and what came of it
+
+enum result_state { // as stored: never renumber
+    RESULT_RUNNING = 1,
+    RESULT_DONE = 2, // it has an answer, good or bad
+    RESULT_LOST = 3, // it ran when a daemon died
+};
+
+struct result_row {
+    int64_t tenant;
+    char *id;   // of the request: unique on the machine
+    char *kind; // "question", "sdk"
+    enum result_state state;
+    int64_t run;                               // of the daemon that works on it
+    char *title;                               // the question or prompt, or its beginning
+    char *sandbox;                             // id; NULL: none was needed
+    char *model;                               // may be NULL
+    bool success;                              // what follows: of one that is done
+    int64_t status;                            // of HTTP
+    char *error;                               // its error_code; NULL: none
+    int64_t cost, input_tokens, output_tokens; // nano-dollars; tokens
+    int64_t generation_ms, sandbox_ms, total_ms;
+    int64_t created_ms, ended_ms;
+    char *body; // the answer as it was sent, JSON; not read by db_result_each
+    size_t body_len;
+};
+int db_result_add(struct db *db, const struct result_row *row, struct err *err); // ERR_CONFLICT: id
+int db_result_end(struct db *db, const struct result_row *row,
+                  struct err *err); // all but tenant, id, kind, title, created; synced
+int db_result_get(struct db *db, int64_t tenant, const char *id, struct result_row *ret,
+                  struct err *err);                                                // 1, 0
+int db_result_del(struct db *db, int64_t tenant, const char *id, struct err *err); // synced; 1, 0
+// All that run, of other daemons than this, are lost. How many in ret (may be NULL).
+int db_result_lose(struct db *db, int64_t run, int64_t *ret, struct err *err);
+struct result_query {
+    int64_t tenant;     // 0: all
+    const char *kind;   // NULL: all
+    const char *before; // older than the one with this id; NULL: from the newest
+    unsigned max;       // 0: all
+};
+typedef int (*db_result_fn)(void *data, const struct result_row *row); // not 0: stop
+int db_result_each(struct db *db, const struct result_query *query, db_result_fn fn, void *data,
+                   struct err *err); // newest first
+enum { DB_RESULTS_KEPT = 10000 };    // of one tenant
+// Those that ended before, and of each tenant all but the newest DB_RESULTS_KEPT.
+int db_result_expire(struct db *db, int64_t before_ms, struct err *err);
+void result_row_done(struct result_row *row);
+
+// --- what was spent on models
+
+struct spend_row {
+    int64_t tenant;
+    int64_t sandbox_number; // whose counters (struct sandbox_row) it is added to; 0: none
+    char *sandbox;          // id, which outlives it; NULL: none
+    char *request;          // the id of the result it belongs to, or of the call; NULL: none
+    char *source;           // "execute", "sdk", "box"
+    char *model;
+    int64_t input, output, cache_write, cache_write_1h, cache_read, searches, fetches;
+    int64_t cost; // nano-dollars
+    int64_t time_ms;
+};
+int db_spend_add(struct db *db, const struct spend_row *row, struct err *err);
+enum spend_by {
+    SPEND_BY_NONE,
+    SPEND_BY_TENANT,
+    SPEND_BY_SANDBOX,
+    SPEND_BY_REQUEST,
+    SPEND_BY_MODEL,
+    SPEND_BY_SOURCE,
+    SPEND_BY_DAY
+};
+struct spend_query {
+    int64_t tenant; // 0: all
+    enum spend_by by;
+    int64_t since_ms, until_ms; // 0: no bound
+    const char *sandbox;        // NULL: all
+    unsigned max;
+};
+struct spend_sum {
+    const char *key; // a name, an id, "2026-11-16"; "" of SPEND_BY_NONE, and where there is none
+    int64_t requests;
+    int64_t input, output, cache_write, cache_write_1h, cache_read, searches, fetches, cost;
+    int64_t first_ms, last_ms;
+};
+typedef int (*db_spend_fn)(void *data, const struct spend_sum *sum); // not 0: stop
+int db_spend_each(struct db *db, const struct spend_query *query, db_spend_fn fn, void *data,
+                  struct err *err); // dearest first; days in order
+int db_spend_expire(struct db *db, int64_t before_ms, struct err *err);
+
+// --- code that was generated before and has worked
+
+enum { DB_CODE_KEY = 32, DB_CODES_KEPT = 10000 };
+// The key is a hash of everything the code follows from, the tenant too. free(3) what is returned.
+int db_code_get(struct db *db, const uint8_t key[DB_CODE_KEY], char **ret, struct err *err); // 1, 0
+int db_code_put(struct db *db, const uint8_t key[DB_CODE_KEY], int64_t tenant, const char *code,
+                struct err *err);
+int db_code_expire(struct db *db, int64_t before_ms, struct err *err); // and above DB_CODES_KEPT
 
 // --- events
 

@@ -82,8 +82,10 @@ struct sandbox_settings {
     const char *user_id;      // NULL: none
     const char *network;      // as in struct sandbox_row: canonical; NULL: "none"
     const char *secrets;
-    const char *languages; // as in struct sandbox_row; NULL: none
-    bool own_zygote;       // not the shared one
+    const char *languages;              // as in struct sandbox_row; NULL: none
+    bool own_zygote;                    // not the shared one
+    int64_t destroy_after_ms;           // 0: never
+    int64_t budget_cost, budget_tokens; // as in struct sandbox_row, but 0: no limit
 };
 
 enum {                      // which of them a PATCH changes
@@ -96,6 +98,8 @@ enum {                      // which of them a PATCH changes
     PATCH_SECRETS = 1u << 6,
     PATCH_LANGUAGES = 1u << 7,
     PATCH_ZYGOTE = 1u << 8,
+    PATCH_DESTROY_AFTER = 1u << 9,
+    PATCH_BUDGET = 1u << 10,
 };
 
 bool sandbox_id_valid(const char *id);

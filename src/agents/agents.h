@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is done with a model: questions answered by code that it writes (answer.h), conversations
+// with tools (talk.h). Each is a run (run.h). All on the loop's thread.
+#pragma once
+
+#include <uv.h>
+
+#include "base/err.h"
+#include "db/db.h"
+#include "egress/model-key.h"
+#include "model/model.h"
+#include "sandbox/sandbox.h"
+
+struct agents;
+
+struct agents_config {
+    uv_loop_t *loop;
+    struct db *db;
+    struct fleet *fleet;
+    struct secrets *secrets;
+    struct model *model;
+    struct model_keys *keys;
+    const char *default_model; // "sonnet"
+    int64_t run;               // this run of the daemon
+};
+int agents_open(const struct agents_config *config, struct agents **ret, struct err *err);
+void agents_close(struct agents *agents); // takes NULL; runs end as cancelled
+
+const struct agents_config *agents_config(const struct agents *agents);
+
+struct agents_stats {
+    uint64_t runs, failed, calls, call_errors; // since the daemon started
+    uint64_t cached;
+    unsigned open;
+    struct model_usage usage;
+    int64_t cost;
+};
+void agents_stats(const struct agents *agents, struct agents_stats *ret);
+
+// One call to the model for a tenant, with the right credential, its usage written down (for
+// sandbox and run, both may be NULL/0) and counted in the stats. As model_ask otherwise; a
+// credential that was refused and can be renewed is, and the call is made once more.
+struct agents_call;
+struct agents_ask {
+    int64_t tenant;
+    const char *source; // "execute", "sdk"
+    const char *request;
+    const char *sandbox;
+    int64_t sandbox_number;
+    struct model_request request_; // without access
+};
+struct agents_call *agents_ask(struct agents *agents, const struct agents_ask *ask,
+                               model_event_fn event, model_done_fn done, void *data);
+void agents_cancel(struct agents_call *call); // takes NULL; nobody is called any more
