@@ -132,7 +132,7 @@ static void on_out_done(void *data, const struct hand_ended *ended, const struct
 // What is not there is told before the answer begins.
 static void on_out_seen(struct call *call, struct hand_answer *answer, const struct err *err)
 {
-    static const struct file_long_ops ops = {.started = on_out_started, .done = on_out_done};
+    static const struct hand_long_ops ops = {.started = on_out_started, .done = on_out_done};
     struct archive_call *a = call->state;
     (void)answer;
     if (err != NULL) {
@@ -268,7 +268,7 @@ static void on_in_done(void *data, const struct hand_ended *ended, const struct 
 
 static void start_in(struct call *call)
 {
-    static const struct file_long_ops ops = {.started = on_in_started, .done = on_in_done};
+    static const struct hand_long_ops ops = {.started = on_in_started, .done = on_in_done};
     const struct archive_call *a = call->state;
     const struct hand_ask ask = {
         .type = HAND_TAR_IN,

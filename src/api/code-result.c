@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A cell that has ended, as one answer.
-#include <stdio.h>
-#include <string.h>
-
 #include "api/code.h"
 #include "api/show.h"
+#include "sandbox/cell-whole.h"
 
 enum {
     // What the streams may take as JSON, where a byte can become six: beyond it the answer is
@@ -36,117 +34,10 @@ void code_show_end(struct json *j, const struct cell_end *end, bool truncated)
         show_str(j, "message", end->err.msg);
 }
 
-// -- what it wrote and showed
-
-// A representation as the answer has it: {"type":"result", and what it had behind its brace.
-struct object {
-    char head[32];
-    const char *rest;
-    size_t len;
-};
-
-static size_t count_blank(const char *text, size_t len)
-{
-    size_t n = 0;
-    while (n < len && strchr(" \t\r\n", text[n]) != NULL)
-        n++;
-    return n;
-}
-
-static struct object object_of(const struct cell_event *event)
-{
-    size_t before = count_blank(event->bytes, event->len) + 1; // an object: there is a brace
-    struct object o = {.head = "{", .rest = event->bytes + before, .len = event->len - before};
-    if (event->type == CELL_ERROR)
-        return o;
-    size_t blank = count_blank(o.rest, o.len);
-    (void)snprintf(o.head, sizeof o.head, "{\"type\":\"%s\"%s",
-                   event->type == CELL_RESULT ? "result" : "display",
-                   o.rest[blank] == '}' ? "" : ",");
-    return o;
-}
-
-struct whole {
-    struct buf out, err, results, error;
-    size_t text_size; // of both streams as JSON
-    size_t text_max, objects_max;
-    bool is_cut;
-};
-
-// Of text as JSON, at most; what is not UTF-8 becomes three bytes.
-static size_t size_as_json(const char *data, size_t len)
-{
-    size_t n = len;
-    for (size_t i = 0; i < len; i++) {
-        unsigned char c = (unsigned char)data[i];
-        n += c < 0x20 ? 5 : c == '"' || c == '\\' ? 1 : c >= 0x80 ? 2 : 0;
-    }
-    return n;
-}
-
-static void add_text(struct whole *w, struct buf *stream, const struct cell_event *event)
-{
-    w->text_size += size_as_json(event->bytes, event->len);
-    w->is_cut |= w->text_size > w->text_max || buf_append(stream, event->bytes, event->len) < 0;
-}
-
-static void add_object(struct whole *w, struct buf *objects, const struct cell_event *event)
-{
-    struct object o = object_of(event);
-    if (o.len + sizeof o.head + 1 > w->objects_max - objects->len) {
-        w->is_cut = true;
-        return;
-    }
-    if (objects->len > 0)
-        (void)buf_append_char(objects, ',');
-    (void)buf_append_str(objects, o.head);
-    (void)buf_append(objects, o.rest, o.len);
-}
-
-static void collect(struct whole *w, struct cell *cell)
-{
-    struct err ignored;
-    struct cell_event event;
-    for (uint64_t n = 0; cell_event(cell, n, &event, &ignored) > 0; n++) {
-        switch (event.type) {
-        case CELL_STDOUT:
-            add_text(w, &w->out, &event);
-            break;
-        case CELL_STDERR:
-            add_text(w, &w->err, &event);
-            break;
-        case CELL_RESULT:
-        case CELL_DISPLAY:
-            add_object(w, &w->results, &event);
-            break;
-        case CELL_ERROR:
-            add_object(w, &w->error, &event);
-            break;
-        case CELL_END:
-            return;
-        }
-    }
-}
-
-static void whole_init(struct whole *w, const struct api *api)
+static void whole_init(struct cell_whole *w, const struct api *api)
 {
     bool is_scarce = api->held > HELD_MAX - TEXT_MAX;
-    *w = (struct whole){
-        .text_max = is_scarce ? SMALL : TEXT_MAX,
-        .objects_max = is_scarce ? SMALL : OBJECTS_MAX,
-    };
-    buf_init(&w->out, CELL_OUTPUT_MAX);
-    buf_init(&w->err, CELL_OUTPUT_MAX);
-    buf_init(&w->results, OBJECTS_MAX);
-    buf_init(&w->error, OBJECTS_MAX);
-}
-
-static void whole_done(struct whole *w)
-{
-    buf_done(&w->out);
-    buf_done(&w->err);
-    buf_done(&w->results);
-    buf_done(&w->error);
+    cell_whole_init(w, is_scarce ? SMALL : TEXT_MAX, is_scarce ? SMALL : OBJECTS_MAX);
 }
 
 // -- as JSON
@@ -160,7 +51,7 @@ static void show_stream(struct json *j, const char *key, const struct buf *text)
     json_close_array(j);
 }
 
-static void show_logs(struct json *j, const struct whole *w)
+static void show_logs(struct json *j, const struct cell_whole *w)
 {
     json_key(j, "logs");
     json_open_object(j);
@@ -169,7 +60,7 @@ static void show_logs(struct json *j, const struct whole *w)
     json_close_object(j);
 }
 
-static void show_results(struct json *j, const struct whole *w)
+static void show_results(struct json *j, const struct cell_whole *w)
 {
     json_key(j, "results");
     json_open_array(j);
@@ -179,7 +70,7 @@ static void show_results(struct json *j, const struct whole *w)
 }
 
 // What the cell said went wrong; else what was seen from outside.
-static void show_error(struct json *j, const struct whole *w, const struct cell_end *end)
+static void show_error(struct json *j, const struct cell_whole *w, const struct cell_end *end)
 {
     if (w->error.len == 0 && end->success)
         return;
@@ -196,7 +87,7 @@ static void show_error(struct json *j, const struct whole *w, const struct cell_
     json_close_object(j);
 }
 
-static void show_cell(struct json *j, struct cell *cell, const struct whole *w)
+static void show_cell(struct json *j, struct cell *cell, const struct cell_whole *w)
 {
     const char *code;
     size_t len;
@@ -217,15 +108,15 @@ void code_reply(struct call *call, struct cell *cell)
 {
     struct buf buf;
     struct json j;
-    struct whole w;
+    struct cell_whole w;
     whole_init(&w, call->api);
-    collect(&w, cell);
+    cell_whole_read(&w, cell);
     buf_init(&buf, RESULT_MAX);
     json_init(&j, &buf);
     json_open_object(&j);
     show_cell(&j, cell, &w);
     json_close_object(&j);
-    whole_done(&w);
+    cell_whole_done(&w);
     call->held = buf.len;
     call->api->held += buf.len;
     call_reply_json(call, 200, &j);

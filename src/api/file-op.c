@@ -217,7 +217,7 @@ static void on_work_done(void *data, const struct hand_ended *ended, const struc
 
 static void start_work(struct call *call, enum hand_type type, const char *path, const char *path2)
 {
-    static const struct file_long_ops ops = {.done = on_work_done};
+    static const struct hand_long_ops ops = {.done = on_work_done};
     const struct file_call *f = call->state;
     const struct hand_ask ask = {
         .type = type,

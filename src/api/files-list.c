@@ -103,7 +103,7 @@ static void begin(struct list_call *l)
 
 static void start_list(struct call *call)
 {
-    static const struct file_long_ops ops = {.record = on_record, .done = on_done};
+    static const struct hand_long_ops ops = {.record = on_record, .done = on_done};
     struct list_call *l = call->state;
     struct err err = {0};
     const char *after = call_query(call, "after");

@@ -160,7 +160,7 @@ static void write_request(const struct search_body *body, struct buf *data)
 
 static void start(struct call *call)
 {
-    static const struct file_long_ops ops = {.record = on_record, .done = on_done};
+    static const struct hand_long_ops ops = {.record = on_record, .done = on_done};
     struct search_call *s = call->state;
     const struct search_body *body = call->body.values;
     struct json *j = &s->list.json;

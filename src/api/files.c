@@ -68,10 +68,10 @@ void files_ask(struct call *call, const struct hand_ask *ask, files_fn fn)
     (void)hand_ask(call->sandbox, ask, on_answer, NULL, call_ref(call));
 }
 
-void files_work(struct call *call, const struct hand_ask *ask, const struct file_long_ops *ops)
+void files_work(struct call *call, const struct hand_ask *ask, const struct hand_long_ops *ops)
 {
     struct file_call *f = call->state;
-    f->work = file_long_start(call->api->loop, call->sandbox, ask, ops, call_ref(call));
+    f->work = hand_long_start(call->api->loop, call->sandbox, ask, ops, call_ref(call));
 }
 
 void files_work_over(struct call *call)
@@ -86,7 +86,7 @@ void files_cancel(struct call *call)
     struct file_call *f = call->state;
     if (f->work == NULL)
         return;
-    file_long_cancel(f->work);
+    hand_long_cancel(f->work);
     if (f->cleanup != NULL)
         f->cleanup(call);
     files_work_over(call);

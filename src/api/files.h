@@ -4,7 +4,7 @@
 #pragma once
 
 #include "api/call.h"
-#include "api/file-long.h"
+#include "sandbox/hand-long.h"
 #include "api/file-path.h"
 #include "sandbox/hand.h"
 
@@ -17,7 +17,7 @@ typedef void (*files_fn)(struct call *call, struct hand_answer *answer, const st
 struct file_call {
     void (*next)(struct call *call);
     files_fn on_answer;
-    struct file_long *work;             // goes with the client
+    struct hand_long *work;             // goes with the client
     struct writing *writing;            // file_put's
     struct op_run *run;                 // file_op's
     void (*cleanup)(struct call *call); // when it has gone so: what the state owns. May be NULL
@@ -33,7 +33,7 @@ void files_wake(struct call *call, void (*next)(struct call *call));
 void files_ask(struct call *call, const struct hand_ask *ask, files_fn fn);
 // A long one, which is cancelled when the client goes; whoever is told by done sets `work` to NULL.
 // Its data is the call, of which it holds a reference until done (or until it is cancelled).
-void files_work(struct call *call, const struct hand_ask *ask, const struct file_long_ops *ops);
+void files_work(struct call *call, const struct hand_ask *ask, const struct hand_long_ops *ops);
 void files_work_over(struct call *call); // from done: gives the reference back, last
 void files_cancel(struct call *call);    // takes one that is not under way
 

@@ -2,7 +2,7 @@
 // Rows and results as JSON. Each writes into an object that is open.
 #pragma once
 
-#include "base/json.h"
+#include "base/show.h"
 #include "db/db.h"
 #include "sandbox/process.h"
 #include "sandbox/sandbox.h"
@@ -10,12 +10,6 @@
 
 enum { SHOW_MAX = 64 * 1024 * 1024 }; // most that a list's JSON may take
 
-void show_str(struct json *j, const char *key, const char *text); // NULL becomes null
-void show_int(struct json *j, const char *key, int64_t n);
-void show_bool(struct json *j, const char *key, bool value);
-void show_raw(struct json *j, const char *key, const char *json); // NULL becomes null
-void show_ms(struct json *j, const char *key, double ms);
-void show_time(struct json *j, const char *key, int64_t ms); // 0 becomes null
 void show_time_now(struct json *j, const char *key);
 // Text, or with "encoding":"base64" beside it.
 void show_bytes(struct json *j, const char *key, const void *data, size_t len);

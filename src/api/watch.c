@@ -88,7 +88,7 @@ static void on_drain(void *data)
     struct call *call = data;
     struct watch_call *w = call->state;
     if (w->file.work != NULL)
-        file_long_pause(w->file.work, false);
+        hand_long_pause(w->file.work, false);
 }
 
 // From here on nothing is missed; a failure before this is an answer of its own.
@@ -119,7 +119,7 @@ static void on_record(void *data, const struct hand_record *rec)
     else if (change->kind == HAND_ROOT_GONE)
         send_text(call, "stopped", "reason", "what was watched is gone");
     if (stream_full(call))
-        file_long_pause(w->file.work, true);
+        hand_long_pause(w->file.work, true);
 }
 
 static void on_done(void *data, const struct hand_ended *ended, const struct err *err)
@@ -162,7 +162,7 @@ static int append_globs(struct call *call, struct buf *data, const char *name, u
 
 static void start(struct call *call)
 {
-    static const struct file_long_ops ops = {.record = on_record, .done = on_done};
+    static const struct hand_long_ops ops = {.record = on_record, .done = on_done};
     const struct watch_call *w = call->state;
     struct hand_watch head = {0};
     auto_buf data, globs;

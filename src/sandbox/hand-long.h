@@ -7,9 +7,9 @@
 
 #include "sandbox/hand.h"
 
-struct file_long;
+struct hand_long;
 
-struct file_long_ops {
+struct hand_long_ops {
     // It runs. May take descriptors out of the answer; where it leaves `fd`, records are read from
     // that. May be NULL.
     void (*started)(void *data, struct hand_answer *answer);
@@ -20,7 +20,7 @@ struct file_long_ops {
 };
 
 // Never calls back before it returns.
-struct file_long *file_long_start(uv_loop_t *loop, struct sandbox *s, const struct hand_ask *ask,
-                                  const struct file_long_ops *ops, void *data);
-void file_long_pause(struct file_long *work, bool paused); // no records meanwhile, or few
-void file_long_cancel(struct file_long *work);             // takes NULL. Nobody is told any more
+struct hand_long *hand_long_start(uv_loop_t *loop, struct sandbox *s, const struct hand_ask *ask,
+                                  const struct hand_long_ops *ops, void *data);
+void hand_long_pause(struct hand_long *work, bool paused); // no records meanwhile, or few
+void hand_long_cancel(struct hand_long *work);             // takes NULL. Nobody is told any more

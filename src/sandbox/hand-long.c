@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "api/file-long.h"
+#include "sandbox/hand-long.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -15,13 +15,13 @@ enum {
     TURN = 4, // reads, before others have theirs
 };
 
-struct file_long {
+struct hand_long {
     uv_loop_t *loop;
     uv_poll_t poll;
     bool has_poll;
     int fd;
     struct hand_call *hand; // NULL when it is over
-    const struct file_long_ops *ops;
+    const struct hand_long_ops *ops;
     void *data;
     unsigned busy; // calls of ours that go on
     bool paused;
@@ -38,7 +38,7 @@ static void release(uv_handle_t *handle)
 }
 
 // What it has goes when nobody works on it: whoever is told of a record may cancel.
-static void leave(struct file_long *w)
+static void leave(struct hand_long *w)
 {
     if (--w->busy > 0 || !w->is_over)
         return;
@@ -55,7 +55,7 @@ static void leave(struct file_long *w)
     uv_close((uv_handle_t *)&w->poll, release);
 }
 
-static void finish(struct file_long *w, const struct hand_ended *ended, const struct err *err)
+static void finish(struct hand_long *w, const struct hand_ended *ended, const struct err *err)
 {
     if (w->is_over)
         return;
@@ -65,7 +65,7 @@ static void finish(struct file_long *w, const struct hand_ended *ended, const st
     leave(w);
 }
 
-void file_long_cancel(struct file_long *w)
+void hand_long_cancel(struct hand_long *w)
 {
     if (w == NULL || w->is_over)
         return;
@@ -78,12 +78,12 @@ void file_long_cancel(struct file_long *w)
 
 static void on_record(void *data, const struct hand_record *rec)
 {
-    struct file_long *w = data;
+    struct hand_long *w = data;
     if (!w->is_over && w->ops->record != NULL)
         w->ops->record(w->data, rec);
 }
 
-static void nonsense(struct file_long *w)
+static void nonsense(struct hand_long *w)
 {
     struct err err;
     (void)err_set(&err, ERR_UNAVAILABLE, "what works on the sandbox's files talks nonsense");
@@ -91,7 +91,7 @@ static void nonsense(struct file_long *w)
 }
 
 // Whether to read on.
-static bool take(struct file_long *w)
+static bool take(struct hand_long *w)
 {
     ssize_t used = hand_records(w->rest.data, w->rest.len, on_record, w);
     if (w->is_over)
@@ -105,7 +105,7 @@ static bool take(struct file_long *w)
 }
 
 // 1: there may be more; 0: nothing now, or it is over.
-static int read_some(struct file_long *w)
+static int read_some(struct hand_long *w)
 {
     char *at;
     size_t room;
@@ -129,7 +129,7 @@ static int read_some(struct file_long *w)
     return take(w) ? 1 : 0;
 }
 
-static void pump(struct file_long *w)
+static void pump(struct hand_long *w)
 {
     w->busy++;
     for (int i = 0; i < TURN && !w->paused; i++) {
@@ -150,7 +150,7 @@ static void on_readable(uv_poll_t *poll, int status, int events)
 
 static void on_ended(void *data, const struct hand_ended *ended, const struct err *err)
 {
-    struct file_long *w = data;
+    struct hand_long *w = data;
     w->hand = NULL;
     if (err != NULL) {
         finish(w, NULL, err);
@@ -167,7 +167,7 @@ static void on_ended(void *data, const struct hand_ended *ended, const struct er
     }
 }
 
-static void begin_reading(struct file_long *w, int fd)
+static void begin_reading(struct hand_long *w, int fd)
 {
     if (uv_poll_init(w->loop, &w->poll, fd) < 0) {
         fd_close(fd);
@@ -183,7 +183,7 @@ static void begin_reading(struct file_long *w, int fd)
 
 static void on_started(void *data, struct hand_answer *answer, const struct err *err)
 {
-    struct file_long *w = data;
+    struct hand_long *w = data;
     if (err != NULL) {
         w->hand = NULL;
         finish(w, NULL, err);
@@ -197,10 +197,10 @@ static void on_started(void *data, struct hand_answer *answer, const struct err 
     leave(w);
 }
 
-struct file_long *file_long_start(uv_loop_t *loop, struct sandbox *s, const struct hand_ask *ask,
-                                  const struct file_long_ops *ops, void *data)
+struct hand_long *hand_long_start(uv_loop_t *loop, struct sandbox *s, const struct hand_ask *ask,
+                                  const struct hand_long_ops *ops, void *data)
 {
-    struct file_long *w = calloc(1, sizeof *w);
+    struct hand_long *w = calloc(1, sizeof *w);
     if (w == NULL)
         abort();
     w->ops = ops;
@@ -212,7 +212,7 @@ struct file_long *file_long_start(uv_loop_t *loop, struct sandbox *s, const stru
     return w;
 }
 
-void file_long_pause(struct file_long *w, bool paused)
+void hand_long_pause(struct hand_long *w, bool paused)
 {
     if (w->paused == paused || w->is_over)
         return;
