@@ -47,6 +47,7 @@ struct agents_ask {
     const char *request;
     const char *sandbox;
     int64_t sandbox_number;
+    const char *model;             // the id that is asked
     struct model_request request_; // without access
 };
 struct agents_call *agents_ask(struct agents *agents, const struct agents_ask *ask,

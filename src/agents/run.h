@@ -32,6 +32,7 @@ struct run *run_ref(struct run *run);
 void run_unref(struct run *run); // takes NULL
 const char *run_id(const struct run *run);
 int64_t run_tenant(const struct run *run);
+int64_t run_created_ms(const struct run *run); // on the wall
 // One that is in memory; lent. NULL: look at its row (db_result_get).
 struct run *run_find(struct agents *agents, int64_t tenant, const char *id);
 

@@ -20,16 +20,20 @@ struct api {
     struct mover *mover;
     struct secrets *secrets;
     struct egress *egress;
+    struct agents *agents;
     struct previews *previews;
     char *cors;
     int64_t rate;
     int64_t run;
     bool draining;
+    struct stats *stats;
     uint64_t requests; // also what the next request id ends with
     uint64_t requests_by[API_METHODS][API_CLASSES];
     char id_prefix[9];
     struct map tokens;          // by hash, hexadecimal
     struct token *local;        // of the unix socket
+    struct token *anyone;       // of those who send no token; NULL: they are refused
+    uint16_t port;              // that is listened on
     char admin_id[DB_TOKEN_ID]; // of the configured token's row
     struct call *streams;
     size_t held; // bytes of large answers that wait for their readers (code-result.c)
@@ -38,6 +42,6 @@ struct api {
     struct buf openapi;
 };
 
-int auth_open(struct api *api, const char *token, struct err *err);
+int auth_open(struct api *api, const struct api_config *config, struct err *err);
 void auth_close(struct api *api);
 void auth_revoked(struct api *api, const char *id); // forgets the token and ends its streams

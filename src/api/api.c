@@ -12,7 +12,9 @@
 #include "api/handlers.h"
 #include "api/openapi.h"
 #include "api/preview.h"
+#include "api/stats.h"
 #include "api/transfer.h"
+#include "api/web.h"
 #include "edge/target.h"
 #include "edge/ws.h"
 
@@ -23,19 +25,6 @@ enum {
 
 // -- browsers on other sites
 
-static bool origin_is_listed(const char *list, const char *origin)
-{
-    size_t len = strlen(origin);
-    for (const char *p = list; *p != '\0';) {
-        p += strspn(p, ", ");
-        size_t n = strcspn(p, ", ");
-        if ((n == 1 && *p == '*') || (n == len && strncmp(p, origin, n) == 0))
-            return true;
-        p += n;
-    }
-    return false;
-}
-
 static void add_cors(struct call *call)
 {
     if (call->api->cors[0] == '\0')
@@ -43,7 +32,7 @@ static void add_cors(struct call *call)
     const char *origin = http_header(call->req, "Origin");
     http_add_header(call->req, "Vary", "Origin");
     if (origin == NULL || strlen(origin) > ORIGIN_MAX || http_header_twice(call->req, "Origin") ||
-        !origin_is_listed(call->api->cors, origin))
+        !web_origin_is_listed(call->api->cors, origin))
         return;
     http_add_header(call->req, "Access-Control-Allow-Origin", origin);
     http_add_header(call->req, "Access-Control-Expose-Headers",
@@ -182,8 +171,23 @@ static int check_draining(struct call *call)
     return -1;
 }
 
+// Where no token is asked for: see web.h. What comes to a preview's host is not seen here.
+static int check_host(struct call *call)
+{
+    const struct api *api = call->api;
+    if (api->anyone == NULL || http_is_local(call->req) || web_is_for_us(call->req, api->port))
+        return 0;
+    call_error(call, ERROR_MISDIRECTED_REQUEST, NULL,
+               "this server asks for no token, so that it answers to localhost:%u only, and not "
+               "to other names that lead here",
+               api->port);
+    return -1;
+}
+
 static void dispatch(struct call *call)
 {
+    if (check_host(call) < 0)
+        return;
     if (preview_is_path(http_target(call->req))) { // the rest of it is for somebody else to read
         call->route = route_of(preview_by_path);
         preview_by_path(call);
@@ -222,7 +226,9 @@ void api_handle(struct http_request *req, void *data)
 
 static void tick(uv_timer_t *timer)
 {
-    streams_tick(timer->data);
+    struct api *api = timer->data;
+    streams_tick(api);
+    stats_tick(api->stats);
 }
 
 static int fill(struct api *api, const struct api_config *config, struct err *err)
@@ -236,8 +242,10 @@ static int fill(struct api *api, const struct api_config *config, struct err *er
     api->mover = config->mover;
     api->secrets = config->secrets;
     api->egress = config->egress;
+    api->agents = config->agents;
     api->rate = config->rate;
     api->run = config->run;
+    api->port = config->port;
     api->cors = strdup(config->cors != NULL ? config->cors : "");
     if (api->cors == NULL)
         abort();
@@ -247,7 +255,7 @@ static int fill(struct api *api, const struct api_config *config, struct err *er
                            err) < 0)
         return -1;
     api->previews = previews_open(api, &where);
-    return auth_open(api, config->token, err);
+    return auth_open(api, config, err);
 }
 
 static void api_release(uv_handle_t *handle)
@@ -255,6 +263,7 @@ static void api_release(uv_handle_t *handle)
     struct api *api = handle->data;
     auth_close(api);
     buf_done(&api->openapi);
+    stats_free(api->stats);
     free(api->cors);
     free(api);
 }
@@ -269,6 +278,7 @@ int api_open(const struct api_config *config, struct api **ret, struct err *err)
         abort();
     (void)uv_timer_init(config->loop, &api->tick);
     api->tick.data = api;
+    api->stats = stats_new();
     if (fill(api, config, err) < 0) {
         api_free(api);
         return -1;

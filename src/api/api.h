@@ -7,6 +7,7 @@
 #include "edge/http.h"
 #include "sandbox/sandbox.h"
 
+struct agents;
 struct api;
 struct egress;
 struct mover;
@@ -19,11 +20,13 @@ struct api_config {
     struct mover *mover;
     struct secrets *secrets;
     struct egress *egress;
+    struct agents *agents;
     const char *preview_domain; // "localhost", "HOST:PORT"
     uint16_t port;              // that is listened on
     bool behind_proxy;          // which does TLS
     const char *cors;           // origins, by commas; "" none
     const char *token;          // the admin token: its hash is made the admin's
+    bool open;                  // no token is asked for; the address is of the loopback (web.h)
     int64_t rate;               // requests a minute and token; 0: no limit
     int64_t run;                // a random number: this run of the daemon
 };

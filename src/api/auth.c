@@ -9,6 +9,7 @@
 
 #include "api/call.h"
 #include "api/transfer.h"
+#include "api/web.h"
 #include "base/clock.h"
 #include "edge/ws.h"
 
@@ -151,14 +152,23 @@ static int add_admin(struct api *api, const uint8_t *hash, struct err *err)
     return db_token_add(api->db, &row, err);
 }
 
-int auth_open(struct api *api, const char *token, struct err *err)
+static struct token *make_unnamed(bool admin, int64_t limit)
+{
+    struct token *t = calloc(1, sizeof *t);
+    if (t == NULL)
+        abort();
+    *t = (struct token){.refs = 1, .tenant = 1, .admin = admin, .limit = limit};
+    return t;
+}
+
+int auth_open(struct api *api, const struct api_config *config, struct err *err)
 {
     uint8_t hash[DB_TOKEN_HASH];
     struct old_admins old = {.hash = hash};
-    api->local = calloc(1, sizeof *api->local);
-    if (api->local == NULL)
-        abort();
-    *api->local = (struct token){.refs = 1, .tenant = 1, .admin = true};
+    const char *token = config->token;
+    api->local = make_unnamed(/*admin=*/true, /*limit=*/0);
+    if (config->open)
+        api->anyone = make_unnamed(/*admin=*/false, api->rate);
     if (token == NULL || *token == '\0')
         return 0;
     token_hash(token, hash);
@@ -179,6 +189,7 @@ void auth_close(struct api *api)
         token_unref(t);
     map_done(&api->tokens);
     token_unref(api->local);
+    token_unref(api->anyone);
 }
 
 // -- a request
@@ -211,15 +222,35 @@ static const char *offered(const struct http_request *req, char ret[static OFFER
     return ret;
 }
 
+// Who needs no token: who may use the unix socket, or everybody but pages of the web. NULL: nobody.
+static struct token *unnamed(struct api *api, const struct http_request *req)
+{
+    if (http_is_local(req))
+        return api->local;
+    bool is_ours = web_is_for_us(req, api->port) && web_is_from_us(req, api->cors);
+    return is_ours ? api->anyone : NULL;
+}
+
+static int refuse_unnamed(struct call *call)
+{
+    if (call->api->anyone == NULL)
+        return refuse(call, "a token is needed: send 'Authorization: Bearer TOKEN'");
+    call_error(call, ERROR_FORBIDDEN, NULL,
+               "this server asks for no token, so that it does nothing for pages of the web: this "
+               "request's Origin or Sec-Fetch-Site says that it comes from one ('cay serve --cors' "
+               "takes those that may)");
+    return -1;
+}
+
 static int identify(struct call *call)
 {
     struct err err;
-    struct token *t = call->api->local;
+    struct token *t = unnamed(call->api, call->req);
     char buffer[OFFERED_MAX];
     const char *header = http_header(call->req, "Authorization");
     const char *text = offered(call->req, buffer);
-    if (header == NULL && text == NULL && !http_is_local(call->req))
-        return refuse(call, "a token is needed: send 'Authorization: Bearer TOKEN'");
+    if (header == NULL && text == NULL && t == NULL)
+        return refuse_unnamed(call);
     if (header != NULL && text != NULL)
         return refuse(call, "there is a token in the Authorization header and one offered as a "
                             "subprotocol: send one");
@@ -251,7 +282,7 @@ bool auth_peek(struct call *call)
     struct err err;
     const char *header = http_header(call->req, "Authorization");
     if (header == NULL || http_header_twice(call->req, "Authorization"))
-        return header == NULL && http_is_local(call->req);
+        return header == NULL && unnamed(call->api, call->req) != NULL;
     const char *text = bearer(header);
     return text != NULL && find(call->api, text, &err) != NULL;
 }
@@ -260,7 +291,7 @@ bool api_is_known(void *data, const struct http_request *req)
 {
     const char *header = http_header(req, "Authorization");
     const char *text = header != NULL ? bearer(header) : NULL;
-    return header == NULL ? http_is_local(req) : text != NULL && auth_knows(data, text);
+    return header == NULL ? unnamed(data, req) != NULL : text != NULL && auth_knows(data, text);
 }
 
 static int check_rate(struct call *call)

@@ -10,6 +10,7 @@
 
 #include "api/auth.h"
 #include "api/show.h"
+#include "api/stats.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -167,6 +168,7 @@ void call_count(struct call *call, unsigned status)
     unsigned class = status / 100;
     if (m < API_METHODS && class >= 1 && class <= API_CLASSES)
         call->api->requests_by[m][class - 1]++;
+    stats_answered(call->api->stats, clock_ns() - call->start_ns);
     log_call(call, status);
 }
 

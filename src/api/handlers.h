@@ -12,6 +12,7 @@ bool health_quick(struct api *api, struct http_request *req); // answered, witho
 void handle_health(struct call *call);
 void handle_index(struct call *call);
 void handle_metrics(struct call *call);
+void handle_server_stats(struct call *call);
 void handle_openapi(struct call *call);
 
 void handle_create(struct call *call);
@@ -26,6 +27,8 @@ void handle_stats(struct call *call);
 void handle_events(struct call *call);
 
 void handle_exec(struct call *call);
+
+void handle_execute(struct call *call);
 
 void handle_context_create(struct call *call);
 void handle_context_list(struct call *call);

@@ -102,7 +102,7 @@ bool health_quick(struct api *api, struct http_request *req)
     char id[sizeof api->id_prefix + 20];
     struct buf buf;
     if (strcmp(http_target(req), "/health") != 0 || http_get_method(req) != HTTP_GET ||
-        http_is_local(req) || api->draining || api->cors[0] != '\0' ||
+        http_is_local(req) || api->anyone != NULL || api->draining || api->cors[0] != '\0' ||
         http_header(req, "Authorization") != NULL || http_header(req, "X-Request-Id") != NULL)
         return false;
     int64_t now = db_now_ms();

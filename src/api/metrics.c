@@ -6,6 +6,7 @@
 
 #include "api/call.h"
 #include "api/handlers.h"
+#include "api/stats.h"
 #include "base/fd.h"
 #include "egress/egress.h"
 #include "move/move.h"
@@ -54,6 +55,18 @@ static void put_fleet(struct buf *b, const struct fleet *fleet)
                          end_reason_name((enum end_reason)i), s.ends[i]);
 }
 
+static void put_histogram(struct buf *b, const char *name, const char *help, const struct timing *t)
+{
+    uint64_t sum = 0;
+    head(b, name, "histogram", help);
+    for (int i = 0; i < TIMING_BUCKETS; i++) {
+        sum += t->bucket[i];
+        (void)buf_printf(b, "%s_bucket{le=\"%g\"} %" PRIu64 "\n", name, timing_bounds[i], sum);
+    }
+    (void)buf_printf(b, "%s_bucket{le=\"+Inf\"} %" PRIu64 "\n%s_sum %.9g\n%s_count %" PRIu64 "\n",
+                     name, t->count, name, t->sum, name, t->count);
+}
+
 static void put_timing(struct buf *b, const struct fleet *fleet, enum fleet_timing which)
 {
     static const struct {
@@ -65,16 +78,7 @@ static void put_timing(struct buf *b, const struct fleet *fleet, enum fleet_timi
         [TIMING_EXEC] = {"cay_exec_seconds",           "From the start of an exec to its end."},
         [TIMING_CELL] = {"cay_cell_seconds",           "From the start of a cell to its end." },
     };
-    const struct timing *t = fleet_timing(fleet, which);
-    const char *name = names[which].name;
-    uint64_t sum = 0;
-    head(b, name, "histogram", names[which].help);
-    for (int i = 0; i < TIMING_BUCKETS; i++) {
-        sum += t->bucket[i];
-        (void)buf_printf(b, "%s_bucket{le=\"%g\"} %" PRIu64 "\n", name, timing_bounds[i], sum);
-    }
-    (void)buf_printf(b, "%s_bucket{le=\"+Inf\"} %" PRIu64 "\n%s_sum %.9g\n%s_count %" PRIu64 "\n",
-                     name, t->count, name, t->sum, name, t->count);
+    put_histogram(b, names[which].name, names[which].help, fleet_timing(fleet, which));
 }
 
 static void put_requests(struct buf *b, const struct api *api)
@@ -93,6 +97,9 @@ static void put_requests(struct buf *b, const struct api *api)
     }
     for (const struct call *c = api->streams; c != NULL; c = c->stream_next)
         streams++;
+    put_histogram(b, "cay_request_seconds",
+                  "From a request to its answer, or a stream's beginning.",
+                  stats_timing(api->stats));
     number(b, "cay_http_streams", "gauge", "Streamed answers that are open.", streams);
 }
 

@@ -30,6 +30,10 @@ static const struct shape sandboxes_shape = {"Sandboxes",
                                              "success:boolean sandboxes:[Sandbox] next:string"};
 static const struct shape stats_shape = {
     "Stats", "success:boolean sandboxId:string status:string limits:Limits stats:Usage"};
+static const struct shape server_shape = {
+    "ServerStats", "success:boolean timestamp:string uptime_ms:integer version:string scope:string "
+                   "boxes:object sandboxes:object latency:object model:object host:object "
+                   "egress:object"};
 static const struct shape event_shape = {"Event",
                                          "id:integer type:string timestamp:string data:object"};
 static const struct shape events_shape = {"Events", "success:boolean events:[Event] next:integer"};
@@ -48,6 +52,13 @@ static const struct shape code_shape = {
     "id:string context:string language:string code:string success:boolean logs:object "
     "results:[object] error:object executionCount:integer reason:string duration:number "
     "truncated:boolean contextDied:boolean message:string status:string"};
+static const struct shape answer_shape = {
+    "Answer",
+    "success:boolean request_id:string timestamp:string question:string code:string output:string "
+    "stderr:string results:[object] truncated:boolean error:string error_code:string "
+    "files:[object] filesTruncated:boolean sandboxId:string context:string language:string "
+    "model:string attempts:integer reason:string executionTime:integer metrics:object "
+    "cached:boolean"};
 static const struct shape session_shape = {
     "Session", "id:string cwd:string running:boolean createdAt:string lastUsedAt:string"};
 static const struct shape session_answer_shape = {"SessionAnswer",
@@ -119,29 +130,54 @@ static const struct shape unpacked_shape = {
     "Unpacked", "success:boolean path:string entries:integer bytes:integer"};
 
 const struct shape *const shapes[] = {
-    &entry_shape,      &listing_shape,
-    &put_file_shape,   &file_op_shape,
-    &batch_shape,      &match_shape,
-    &matches_shape,    &replaced_shape,
-    &unpacked_shape,   &done_shape,
-    &health_shape,     &index_shape,
-    &limits_shape,     &usage_shape,
-    &sandbox_shape,    &sandboxes_shape,
-    &stats_shape,      &event_shape,
-    &events_shape,     &exec_shape,
-    &context_shape,    &contexts_shape,
-    &code_shape,       &session_shape,
-    &sessions_shape,   &session_answer_shape,
-    &process_shape,    &process_answer_shape,
-    &processes_shape,  &wait_shape,
-    &token_shape,      &tokens_shape,
-    &tenant_shape,     &secret_shape,
-    &secrets_shape,    &git_clone_shape,
-    &git_status_shape, &git_diff_shape,
-    &git_commit_shape, &terminal_shape,
-    &terminals_shape,  &port_shape,
-    &ports_shape,      &language_shape,
-    &languages_shape,  NULL,
+    &entry_shape,
+    &listing_shape,
+    &put_file_shape,
+    &file_op_shape,
+    &batch_shape,
+    &match_shape,
+    &matches_shape,
+    &replaced_shape,
+    &unpacked_shape,
+    &done_shape,
+    &health_shape,
+    &index_shape,
+    &limits_shape,
+    &usage_shape,
+    &sandbox_shape,
+    &sandboxes_shape,
+    &stats_shape,
+    &event_shape,
+    &events_shape,
+    &exec_shape,
+    &context_shape,
+    &contexts_shape,
+    &code_shape,
+    &answer_shape,
+    &session_shape,
+    &sessions_shape,
+    &session_answer_shape,
+    &process_shape,
+    &process_answer_shape,
+    &processes_shape,
+    &wait_shape,
+    &token_shape,
+    &tokens_shape,
+    &tenant_shape,
+    &secret_shape,
+    &secrets_shape,
+    &git_clone_shape,
+    &git_status_shape,
+    &git_diff_shape,
+    &git_commit_shape,
+    &terminal_shape,
+    &terminals_shape,
+    &port_shape,
+    &ports_shape,
+    &language_shape,
+    &languages_shape,
+    &server_shape,
+    NULL,
 };
 
 // -- the routes
@@ -190,6 +226,10 @@ const struct route routes[] = {
     ROUTE(HTTP_GET, "/metrics", handle_metrics, ROUTE_ADMIN, .name = "metrics",
           .summary = "Numbers for Prometheus", .status = 200, .answer = "Prometheus' text format",
           .type = TEXT),
+    ROUTE(HTTP_GET, "/stats", handle_server_stats, 0, .name = "getServerStats",
+          .summary = "How the server does; a tenant sees what is its own, an admin everything",
+          .status = 200, .answer = "Boxes, sandboxes, latencies, models, the machine",
+          .shape = &server_shape),
     ROUTE(HTTP_POST, "/sandbox", handle_create, IDEMPOTENT, &create_schema, .name = "createSandbox",
           .summary = "Make a sandbox and start it; one with the same id and settings is found",
           .status = 201, .answer = "It is new and runs (200: it was there)",
@@ -233,6 +273,12 @@ const struct route routes[] = {
           .name = "exec",
           .summary = "Run a command and wait for it, or stream it with Accept: text/event-stream",
           .status = 200, .answer = "How it ended and what it wrote", .shape = &exec_shape),
+    ROUTE(HTTP_POST, "/execute", handle_execute, IDEMPOTENT | SSE, &question_schema,
+          .name = "execute",
+          .summary = "Answer a question by code that a model writes, run in a sandbox; streamed "
+                     "with Accept: text/event-stream",
+          .status = 200, .answer = "The code, what it printed, showed and wrote, and the price",
+          .shape = &answer_shape),
     ROUTE(HTTP_POST, "/sandbox/{id}/code", handle_code, SANDBOX | IDEMPOTENT | SSE, &code_schema,
           .name = "runCode",
           .summary = "Run code in a context and wait for it, or stream it with Accept: "

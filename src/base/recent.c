@@ -13,7 +13,8 @@ static unsigned bucket_of(int64_t took_ns)
     if (us < STEPS)
         return (unsigned)us;
     unsigned power = 63 - (unsigned)__builtin_clzll(us);
-    uint64_t bucket = (uint64_t)(power - STEP_BITS + 1) * STEPS + (us >> (power - STEP_BITS)) % STEPS;
+    uint64_t bucket =
+        (uint64_t)(power - STEP_BITS + 1) * STEPS + (us >> (power - STEP_BITS)) % STEPS;
     return bucket < RECENT_BUCKETS ? (unsigned)bucket : RECENT_BUCKETS - 1;
 }
 

@@ -44,6 +44,22 @@ size_t utf8_step(const void *data, size_t len)
     return 0;
 }
 
+uint32_t utf8_decode(const void *data, size_t step)
+{
+    const unsigned char *c = data;
+    switch (step) {
+    case 1:
+        return c[0];
+    case 2:
+        return (uint32_t)(c[0] & 0x1f) << 6 | (c[1] & 0x3f);
+    case 3:
+        return (uint32_t)(c[0] & 0x0f) << 12 | (uint32_t)(c[1] & 0x3f) << 6 | (c[2] & 0x3f);
+    default:
+        return (uint32_t)(c[0] & 0x07) << 18 | (uint32_t)(c[1] & 0x3f) << 12 |
+               (uint32_t)(c[2] & 0x3f) << 6 | (c[3] & 0x3f);
+    }
+}
+
 bool utf8_valid(const void *data, size_t len)
 {
     const char *p = data;

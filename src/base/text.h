@@ -15,6 +15,7 @@
 // Length of the one character that starts at data (1 to 4), or 0 when none is well formed there:
 // overlong forms, surrogates and what lies past U+10FFFF are refused, as RFC 3629 says.
 size_t utf8_step(const void *data, size_t len);
+uint32_t utf8_decode(const void *data, size_t step); // that character, of so many bytes
 bool utf8_valid(const void *data, size_t len);
 
 // Standard alphabet, padded. 0, -E2BIG or -ENOMEM.

@@ -300,9 +300,9 @@ int guest_send_forget(struct guest_peer guest, uint32_t id, enum guest_forget_wh
     return sent(wire_send(guest.sock, &msg, sizeof msg, NULL, 0, NULL, 0), "guest", err);
 }
 
-static int is_new_enough(struct guest_peer guest, struct err *err)
+static int is_new_enough(struct guest_peer guest, uint16_t version, struct err *err)
 {
-    if (guest.version >= 2)
+    if (guest.version >= version)
         return 0;
     return err_set(err, ERR_UNSUPPORTED,
                    "this box was made by an older version: put the sandbox to sleep and wake it");
@@ -311,7 +311,7 @@ static int is_new_enough(struct guest_peer guest, struct err *err)
 int guest_send_hand(struct guest_peer guest, uint32_t id, struct err *err)
 {
     struct guest_plain msg = {.head = guest_head(guest, GUEST_HAND, id)};
-    if (is_new_enough(guest, err) < 0)
+    if (is_new_enough(guest, 2, err) < 0)
         return -1;
     return sent(wire_send(guest.sock, &msg, sizeof msg, NULL, 0, NULL, 0), "guest", err);
 }
@@ -319,7 +319,7 @@ int guest_send_hand(struct guest_peer guest, uint32_t id, struct err *err)
 int guest_send_dial(struct guest_peer guest, uint32_t id, uint16_t port, struct err *err)
 {
     struct guest_dial msg = {.head = guest_head(guest, GUEST_DIAL, id), .port = port};
-    if (is_new_enough(guest, err) < 0)
+    if (is_new_enough(guest, 2, err) < 0)
         return -1;
     return sent(wire_send(guest.sock, &msg, sizeof msg, NULL, 0, NULL, 0), "guest", err);
 }
@@ -329,7 +329,16 @@ int guest_send_listen(struct guest_peer guest, uint32_t id, uint16_t tcp_port, u
 {
     struct guest_listen msg = {
         .head = guest_head(guest, GUEST_LISTEN, id), .tcp_port = tcp_port, .udp_port = udp_port};
-    if (is_new_enough(guest, err) < 0)
+    if (is_new_enough(guest, 2, err) < 0)
+        return -1;
+    return sent(wire_send(guest.sock, &msg, sizeof msg, NULL, 0, NULL, 0), "guest", err);
+}
+
+int guest_send_listen_unix(struct guest_peer guest, uint32_t id, int on, struct err *err)
+{
+    struct guest_listen_unix msg = {.head = guest_head(guest, GUEST_LISTEN_UNIX, id),
+                                    .on = on ? 1 : 0};
+    if (is_new_enough(guest, 3, err) < 0)
         return -1;
     return sent(wire_send(guest.sock, &msg, sizeof msg, NULL, 0, NULL, 0), "guest", err);
 }

@@ -110,6 +110,9 @@ int guest_send_dial(struct guest_peer guest, uint32_t id, uint16_t port, struct 
 int guest_send_listen(struct guest_peer guest, uint32_t id, uint16_t tcp_port, uint16_t udp_port,
                       struct err *err);
 
+// Since version 3; an older guest is ERR_UNSUPPORTED.
+int guest_send_listen_unix(struct guest_peer guest, uint32_t id, int on, struct err *err);
+
 struct guest_event {
     union {
         struct wire_head head;

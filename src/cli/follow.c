@@ -19,9 +19,11 @@ static void pause_before(unsigned try)
                     NULL);
 }
 
-// Answers that say "not now" rather than "no".
+// Answers that say "not now" rather than "no". A key does not come by waiting for it.
 static bool is_passing(const struct remote *remote)
 {
+    if (strcmp(remote->error_code, "MISSING_API_KEY") == 0)
+        return false;
     return remote->status == 503 || strcmp(remote->error_code, "REQUEST_IN_PROGRESS") == 0;
 }
 

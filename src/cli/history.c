@@ -15,6 +15,7 @@
 #include "base/buf.h"
 #include "base/fd.h"
 #include "base/text.h"
+#include "cli/state.h"
 
 void history_init(struct history *history)
 {
@@ -80,22 +81,6 @@ static void read_entry(struct history *history, const char *line, size_t len)
         (void)keep(history, buf_str(&text), text.len);
 }
 
-static int open_file(const char *path, int flags)
-{
-    int fd = open(path, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
-    struct stat st;
-    if (fd < 0)
-        return -errno;
-    // Somebody else's file, or no file at all, gets nothing of ours.
-    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid()) {
-        fd_close(fd);
-        return -EPERM;
-    }
-    if ((st.st_mode & 077) != 0)
-        (void)fchmod(fd, 0600);
-    return fd;
-}
-
 static void read_entries(struct history *history, int fd, off_t size)
 {
     auto_buf bytes;
@@ -121,57 +106,24 @@ static void read_entries(struct history *history, int fd, off_t size)
     }
 }
 
-// What is too old goes. Written beside it and moved over it, so that there is always a whole one.
+// What is too old goes.
 static void write_anew(const struct history *history)
 {
-    char path[sizeof history->path + 8];
     auto_buf out;
     buf_init(&out, 2 * HISTORY_FILE_MAX + 2);
     for (size_t i = 0; i < history->n; i++)
         write_entry(&out, history->entries[i], strlen(history->entries[i]));
-    (void)snprintf(path, sizeof path, "%s.new", history->path);
-    (void)unlink(path);
-    auto_fd fd = open_file(path, O_WRONLY | O_CREAT | O_EXCL);
-    if (fd < 0)
-        return;
-    if (out.failed != 0 || fd_write_all(fd, buf_str(&out), out.len) < 0 ||
-        rename(path, history->path) < 0)
-        (void)unlink(path);
-}
-
-// Makes the directories of a path that are not there.
-static int make_directories(char *path)
-{
-    for (char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        int r = mkdir(path, 0700) < 0 && errno != EEXIST ? -errno : 0;
-        *slash = '/';
-        if (r < 0)
-            return r;
-    }
-    return 0;
-}
-
-static int find_path(struct history *history)
-{
-    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
-    int n = 0;
-    if (state != NULL && state[0] == '/')
-        n = snprintf(history->path, sizeof history->path, "%s/cay/history", state);
-    else if (home != NULL && home[0] == '/')
-        n = snprintf(history->path, sizeof history->path, "%s/.local/state/cay/history", home);
-    if (n <= 0 || (size_t)n >= sizeof history->path)
-        history->path[0] = '\0';
-    return history->path[0] != '\0' ? 0 : -1;
+    if (out.failed == 0)
+        (void)state_write(history->path, buf_str(&out), out.len);
 }
 
 int history_open(struct history *history, struct err *err)
 {
     struct stat st = {0};
-    if (find_path(history) < 0)
+    if (state_path(history->path, "history") < 0)
         return 0; // nobody's: it is kept for this conversation
-    int r = make_directories(history->path);
-    auto_fd fd = r < 0 ? r : open_file(history->path, O_RDWR | O_CREAT);
+    int r = state_make_directories(history->path);
+    auto_fd fd = r < 0 ? r : state_open(history->path, O_RDWR | O_CREAT);
     if (fd < 0) {
         (void)err_sys(err, -fd, "keep what is typed in '%s'", history->path);
         history->path[0] = '\0';
@@ -191,7 +143,7 @@ void history_add(struct history *history, const char *text, size_t len)
     auto_buf line;
     buf_init(&line, 2 * HISTORY_ENTRY_MAX + 1);
     write_entry(&line, text, len);
-    auto_fd fd = open_file(history->path, O_WRONLY | O_APPEND | O_CREAT);
+    auto_fd fd = state_open(history->path, O_WRONLY | O_APPEND | O_CREAT);
     if (fd >= 0)
         (void)fd_write_all(fd, line.data, line.len);
 }

@@ -7,6 +7,7 @@
 #include <stddef.h>
 
 #include "base/err.h"
+#include "cli/state.h"
 
 enum {
     HISTORY_MAX = 1000,             // entries
@@ -17,7 +18,7 @@ enum {
 struct history {
     char *entries[HISTORY_MAX]; // oldest first
     size_t n;
-    char path[4096]; // "": none
+    char path[STATE_PATH_MAX]; // "": none
 };
 
 void history_init(struct history *history);

@@ -136,6 +136,11 @@ int picture_save(struct rich *rich, const char *ending, const void *bytes, size_
     auto_buf name, shown;
     buf_init(&name, 4096);
     buf_init(&shown, 16384);
+    if (rich->no_files) {
+        (void)fprintf(stderr, "cay: %s of %s, not kept\n", ending,
+                      text_size(size, sizeof size, len));
+        return 0;
+    }
     auto_fd fd = rich_end_line(rich, err) < 0 ? -1 : open_free(rich, ending, &name, err);
     if (fd < 0)
         return say_failure(err);

@@ -2,6 +2,7 @@
 #include "cli/rich.h"
 
 #include <errno.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -25,8 +26,25 @@ void rich_begin(struct rich *rich, const char *id)
 
 // -- text
 
+int rich_release(struct rich *rich, struct err *err)
+{
+    struct buf *held = rich->held;
+    rich->held = NULL;
+    if (held == NULL)
+        return 0;
+    int r = rich_write(rich, STDOUT_FILENO, buf_str(held), held->len, err);
+    buf_reset(held);
+    return r;
+}
+
 int rich_write(struct rich *rich, int fd, const void *bytes, size_t len, struct err *err)
 {
+    if (fd == STDOUT_FILENO && rich->held != NULL) {
+        if (len <= rich->held->max - rich->held->len && buf_append(rich->held, bytes, len) == 0)
+            return 0;
+        if (rich_release(rich, err) < 0)
+            return -1;
+    }
     int r = fd_write_all(fd, bytes, len);
     rich->is_unread = rich->is_unread || r == -EPIPE;
     return r < 0 ? err_sys(err, -r, "pass on what the cell gave") : 0;
@@ -34,6 +52,14 @@ int rich_write(struct rich *rich, int fd, const void *bytes, size_t len, struct 
 
 static int write_text(struct rich *rich, int stream, const char *text, size_t len, struct err *err)
 {
+    auto_buf plain;
+    buf_init(&plain, SIZE_MAX / 2);
+    if (rich->plain[stream]) {
+        if (text_plain_lines(&plain, text, len, &rich->after_cr[stream]) < 0)
+            return err_set(err, ERR_EXHAUSTED, "no memory for what the cell gave");
+        text = buf_str(&plain);
+        len = plain.len;
+    }
     if (len == 0)
         return 0;
     rich->last[stream] = text[len - 1];
@@ -207,32 +233,11 @@ int rich_show(struct rich *rich, const struct json_node *representation, struct 
 // -- errors
 
 // Lines from a cell's error: each made plain, so that what colours there are are ours.
-static void add_plain(struct buf *buf, const char *text, size_t len)
-{
-    while (len > 0) {
-        const char *end = memchr(text, '\n', len);
-        size_t n = end != NULL ? (size_t)(end - text) : len;
-        for (size_t at = 0; at < n;) {
-            const char *tab = memchr(text + at, '\t', n - at);
-            size_t piece = tab != NULL ? (size_t)(tab - text) - at : n - at;
-            (void)text_plain(buf, text + at, piece);
-            if (tab != NULL)
-                (void)buf_append_char(buf, '\t');
-            at += piece + (tab != NULL);
-        }
-        n += end != NULL;
-        if (end != NULL)
-            (void)buf_append_char(buf, '\n');
-        text += n;
-        len -= n;
-    }
-}
-
 static void add_node(struct buf *buf, const struct json_node *node)
 {
     if (!json_is(node, JSON_NODE_STRING))
         return;
-    add_plain(buf, node->text, node->text_len);
+    (void)text_plain_lines(buf, node->text, node->text_len, NULL);
 }
 
 static void add_headline(struct buf *buf, const struct json_node *error)
@@ -266,7 +271,7 @@ int rich_error(struct rich *rich, const struct json_node *error, struct err *err
     bool colour = text_colour(stderr);
     if (end_line(rich, STREAM_OUT, err) < 0 || end_line(rich, STREAM_ERR, err) < 0)
         return -1;
-    if (colour && write_text(rich, STREAM_ERR, "\x1b[31m", 5, err) < 0)
+    if (colour && rich_write(rich, STDERR_FILENO, "\x1b[31m", 5, err) < 0)
         return -1;
     if (write_text(rich, STREAM_ERR, buf_str(&text), text.len, err) < 0)
         return -1;

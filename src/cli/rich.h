@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/buf.h"
 #include "base/err.h"
 #include "base/json-in.h"
 
@@ -18,6 +19,11 @@ struct rich {
     unsigned files;           // written for it
     char last[2];             // byte written to standard output and error: 0 or '\n' ends a line
     bool is_unread;           // whoever read has gone, as in `| head`: nothing more is wanted
+    // Of code that nobody here has written: nothing that it gives moves the cursor of a terminal.
+    bool plain[2]; // standard output, error
+    bool after_cr[2];
+    bool no_files;    // none are made
+    struct buf *held; // standard output is kept here while there is room; NULL: it is not
 };
 
 // Another cell begins; `id` may be NULL.
@@ -30,6 +36,9 @@ int rich_show(struct rich *rich, const struct json_node *representation, struct 
 int rich_error(struct rich *rich, const struct json_node *error, struct err *err);
 // Ends a line that the cell has left open, where a prompt would follow it.
 int rich_end_line(struct rich *rich, struct err *err);
+
+// Writes what was held, and holds no more.
+int rich_release(struct rich *rich, struct err *err);
 
 // SIGPIPE must be ignored: what was made for the cell would stay behind.
 int rich_write(struct rich *rich, int fd, const void *bytes, size_t len, struct err *err);

@@ -42,6 +42,23 @@ static bool shows_token(const struct server *s)
     return !s->token_is_set && (s->token_is_new || isatty(STDOUT_FILENO));
 }
 
+static bool asks_token(const struct server *s)
+{
+    return strcmp(s->conf.auth, "none") != 0;
+}
+
+// Loud, for it is easily forgotten.
+static void print_open(const struct server *s)
+{
+    (void)printf("  auth    NONE: whoever can open a connection on this machine, every user and "
+                 "every program,\n"
+                 "          makes and uses sandboxes here, reads what is in them, and spends what "
+                 "the model's key\n"
+                 "          pays for. Pages of the web are kept out%s%s. To ask for tokens again: "
+                 "without --auth none\n",
+                 s->conf.cors[0] != '\0' ? ", but for those of " : "", s->conf.cors);
+}
+
 static void print_token(const struct server *s)
 {
     char where[PATH_MAX + 32];
@@ -59,7 +76,9 @@ static void print_call(const struct server *s, const char *body, const char *pat
     static const char header[] = "  curl -H \"Authorization: Bearer ";
     char rest[256];
     (void)snprintf(rest, sizeof rest, "\" -d '%s' %s%s\n", body, s->url, path);
-    if (s->token_is_set)
+    if (!asks_token(s))
+        (void)printf("  curl -d '%s' %s%s\n", body, s->url, path);
+    else if (s->token_is_set)
         (void)printf("%s$CAY_TOKEN%s", header, rest);
     else if (shows_token(s))
         setup_print_token(&s->conf, header, rest);
@@ -87,6 +106,8 @@ static void on_serving(void *arg)
 {
     const struct server *s = arg;
     (void)printf("cay %s serves on %s\n", CAY_VERSION, s->url);
+    if (!asks_token(s))
+        print_open(s);
     print_token(s);
     (void)printf("  socket  %s   (no token needed)\n", s->conf.socket);
     print_lacks(s);
@@ -162,10 +183,28 @@ static int bind_sockets(struct server *s, const struct serve_ids *ids, struct er
     return k->listeners[1] < 0 ? -1 : 0;
 }
 
+// Addresses that others can reach are refused where they are bound.
+static int check_auth(const struct conf *conf, struct err *err)
+{
+    if (strcmp(conf->auth, "none") != 0)
+        return 0;
+    if (conf->behind_proxy)
+        return err_set(err, ERR_DENIED,
+                       "auth: none is for this machine alone: with --behind-proxy everybody whom "
+                       "the proxy lets in could do everything");
+    if (strchr(conf->cors, '*') != NULL)
+        return err_set(err, ERR_DENIED,
+                       "auth: none with cors * would let every page in a browser on this machine "
+                       "do everything: name the origins that may");
+    return 0;
+}
+
 static int prepare(struct server *s, struct err *err)
 {
     struct keeper_serving *k = &s->serving;
     struct serve_ids ids;
+    if (check_auth(&s->conf, err) < 0)
+        return -1;
     auto_fd data = open_data(s, err);
     if (data < 0)
         return -1;

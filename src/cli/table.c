@@ -11,22 +11,6 @@
 
 // -- characters
 
-static uint32_t decode(const char *text, size_t len)
-{
-    const unsigned char *c = (const unsigned char *)text;
-    switch (len) {
-    case 1:
-        return c[0];
-    case 2:
-        return (uint32_t)(c[0] & 0x1f) << 6 | (c[1] & 0x3f);
-    case 3:
-        return (uint32_t)(c[0] & 0x0f) << 12 | (uint32_t)(c[1] & 0x3f) << 6 | (c[2] & 0x3f);
-    default:
-        return (uint32_t)(c[0] & 0x07) << 18 | (uint32_t)(c[1] & 0x3f) << 12 |
-               (uint32_t)(c[2] & 0x3f) << 6 | (c[3] & 0x3f);
-    }
-}
-
 struct range {
     uint32_t from, to;
 };
@@ -88,7 +72,7 @@ size_t text_width(const char *text)
     size_t width = 0, left = strlen(text);
     while (left > 0) {
         size_t n = utf8_step(text, left);
-        uint32_t c = n > 0 ? decode(text, n) : 0xfffd;
+        uint32_t c = n > 0 ? utf8_decode(text, n) : 0xfffd;
         n = n > 0 ? n : 1;
         if (!IN(c, narrow))
             width += IN(c, wide) ? 2 : 1;
@@ -103,7 +87,7 @@ int text_plain(struct buf *buf, const char *text, size_t len)
     int r = 0;
     while (len > 0 && r == 0) {
         size_t n = utf8_step(text, len);
-        uint32_t c = n > 0 ? decode(text, n) : (unsigned char)*text;
+        uint32_t c = n > 0 ? utf8_decode(text, n) : (unsigned char)*text;
         if (n == 0)
             r = buf_printf(buf, "\\x%02" PRIx32, c);
         else if (!IN(c, unsafe))
@@ -116,6 +100,27 @@ int text_plain(struct buf *buf, const char *text, size_t len)
         text += n;
         len -= n;
     }
+    return r;
+}
+
+int text_plain_lines(struct buf *buf, const char *text, size_t len, bool *after_cr)
+{
+    const char *end = text + len;
+    bool was_cr = after_cr != NULL && *after_cr;
+    int r = 0;
+    while (text < end && r == 0) {
+        const char *from = text;
+        while (text < end && *text != '\n' && *text != '\r' && *text != '\t')
+            text++;
+        r = text_plain(buf, from, (size_t)(text - from));
+        bool is_second = was_cr && text == from && *text == '\n'; // of a CRLF
+        was_cr = text < end && *text == '\r';
+        if (r == 0 && text < end && !is_second)
+            r = buf_append_char(buf, was_cr ? '\n' : *text);
+        text += text < end;
+    }
+    if (after_cr != NULL)
+        *after_cr = was_cr;
     return r;
 }
 
@@ -134,7 +139,7 @@ int text_plain_json(struct buf *buf, const char *text, size_t len)
     int r = 0;
     while (len > 0 && r == 0) {
         size_t n = utf8_step(text, len);
-        uint32_t c = n > 0 ? decode(text, n) : 0xfffd;
+        uint32_t c = n > 0 ? utf8_decode(text, n) : 0xfffd;
         bool space = c == ' ' || c == '\n' || c == '\t'; // between values
         n = n > 0 ? n : 1;
         if (IN(c, unsafe) && !space)

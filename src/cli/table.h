@@ -45,6 +45,9 @@ bool text_colour(FILE *out);
 
 // Appends it with all that could move a cursor written out. Not UTF-8: \x and the byte.
 int text_plain(struct buf *buf, const char *text, size_t len); // 0 or -errno
+// The same for a text of lines, which it keeps, and tabs; a CR ends a line, too. `after_cr` lets
+// the LF of a CRLF come with the next piece; NULL: there is none.
+int text_plain_lines(struct buf *buf, const char *text, size_t len, bool *after_cr);
 // The same for a JSON text: written as \u inside its strings, where alone such characters can be.
 int text_plain_json(struct buf *buf, const char *text, size_t len);
 // How many columns of a terminal it takes.

@@ -23,6 +23,7 @@ enum { TEXT_MAX = 64 * 1024, NAME_MAX_LEN = 48 };
 enum kind {
     KIND_TEXT,
     KIND_LEVEL, // of the log
+    KIND_AUTH,
     KIND_BOOL,
     KIND_COUNT,    // uint32_t
     KIND_SIZE,     // uint64_t, bytes
@@ -67,6 +68,8 @@ static const struct row rows[] = {
     TEXT("user", user, "cay", "NAME",
          "whom the server runs as; an unused id where there is no such user"),
     SECRET("token", token, "TOKEN", "the administrator's token; made on first start otherwise"),
+    ROW(KIND_AUTH, "auth", auth, "token", "HOW",
+        "token, or none: whoever is on this machine may do everything but manage it", ),
     TEXT("cors", cors, "", "ORIGINS", "web origins that may call, separated by commas; * for all"),
     TEXT("preview-domain", preview_domain, "localhost", "HOST[:PORT]",
          "previews are hosts below this one; behind a proxy its own, with a wildcard"),
@@ -121,6 +124,11 @@ static void *field(const struct conf *conf, const struct row *row)
     return (char *)(uintptr_t)conf + row->at;
 }
 
+static bool is_text(const struct row *row)
+{
+    return row->kind == KIND_TEXT || row->kind == KIND_LEVEL || row->kind == KIND_AUTH;
+}
+
 static const struct row *find_row(const char *name)
 {
     for (unsigned i = 0; i < N_ROWS; i++) {
@@ -154,6 +162,13 @@ static int set_level(char **at, const char *value, struct err *err)
     return set_text(at, value, err);
 }
 
+static int set_auth(char **at, const char *value, struct err *err)
+{
+    if (strcmp(value, "token") != 0 && strcmp(value, "none") != 0)
+        return err_set(err, ERR_INVALID, "'%.40s' is neither token nor none", value);
+    return set_text(at, value, err);
+}
+
 static int set_bool(bool *at, const char *value, struct err *err)
 {
     static const char *const words[] = {"no", "yes", "false", "true", "0", "1", "off", "on"};
@@ -182,6 +197,8 @@ static int set_value(struct conf *conf, const struct row *row, const char *value
         return set_text(field(conf, row), value, err);
     case KIND_LEVEL:
         return set_level(field(conf, row), value, err);
+    case KIND_AUTH:
+        return set_auth(field(conf, row), value, err);
     case KIND_BOOL:
         return set_bool(field(conf, row), value, err);
     case KIND_COUNT:
@@ -202,6 +219,7 @@ static void print_value(const struct conf *conf, const struct row *row, struct b
     switch (row->kind) {
     case KIND_TEXT:
     case KIND_LEVEL:
+    case KIND_AUTH:
         (void)buf_append_str(out, *(char *const *)at);
         break;
     case KIND_BOOL:
@@ -235,7 +253,7 @@ void conf_done(struct conf *conf)
 {
     for (unsigned i = 0; i < N_ROWS; i++) {
         char **text = field(conf, &rows[i]);
-        if (rows[i].kind != KIND_TEXT && rows[i].kind != KIND_LEVEL)
+        if (!is_text(&rows[i]))
             continue;
         if (rows[i].secret && *text != NULL)
             explicit_bzero(*text, strlen(*text));

@@ -19,6 +19,7 @@ struct conf {
     char *group;          // of the socket, "cay"
     char *user;           // of the daemon, "cay"; where there is none, an unused id
     char *token;          // the admin token; "": DATA/admin.token, made on first start
+    char *auth;           // "token", or "none": nobody is asked for one
     char *cors;           // origins that browsers may call from, by commas; "" none, "*" all
     char *preview_domain; // of previews' hosts: "localhost"
     char *log_level;

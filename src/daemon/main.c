@@ -15,15 +15,18 @@
 #include <unistd.h>
 #include <uv.h>
 
+#include "agents/agents.h"
 #include "api/api.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "conf/conf.h"
 #include "daemon/confine.h"
+#include "daemon/model-token.h"
 #include "db/db.h"
 #include "edge/http.h"
 #include "egress/egress.h"
+#include "model/keys.h"
 #include "move/move.h"
 #include "sandbox/sandbox.h"
 
@@ -42,7 +45,10 @@ struct daemon {
     int dir_fd; // DATA/daemon
     struct mover *files, *relays;
     struct secrets *secrets;
+    struct model *model;
+    struct model_keys *keys;
     struct egress *egress;
+    struct agents *agents;
     struct fleet *fleet;
     struct api *api;
     struct http_server *http;
@@ -192,11 +198,13 @@ static int serve(struct daemon *d, struct err *err)
         .mover = d->files,
         .secrets = d->secrets,
         .egress = d->egress,
+        .agents = d->agents,
         .preview_domain = d->conf.preview_domain,
         .port = listen_port(),
         .behind_proxy = d->conf.behind_proxy,
         .cors = d->conf.cors,
         .token = d->conf.token,
+        .open = strcmp(d->conf.auth, "none") == 0,
         .rate = d->conf.rate,
         .run = d->run,
     };
@@ -234,6 +242,66 @@ static void on_ready(void *data)
     log_line(LOG_INFO, "serving", "version", CAY_VERSION, NULL);
 }
 
+static bool may_connect(void *data, const struct sockaddr *address, bool tls)
+{
+    struct daemon *d = data;
+    return d->egress != NULL && egress_may_connect(d->egress, address, tls);
+}
+
+static void save_token(void *data, const char *state)
+{
+    struct daemon *d = data;
+    model_token_save(d->dir_fd, state);
+}
+
+static int open_keys(struct daemon *d, struct err *err)
+{
+    char *state = model_token_load(d->dir_fd);
+    const struct model_keys_config config = {
+        .model = d->model,
+        .base_url = d->conf.base_url,
+        .api_key = d->conf.api_key,
+        .auth_token = d->conf.auth_token,
+        .refresh_token = d->conf.refresh_token,
+        .token_url = d->conf.token_url,
+        .client_id = d->conf.client_id,
+        .save = save_token,
+        .state = state,
+        .data = d,
+    };
+    int r = model_keys_open(&config, &d->keys, err);
+    if (state != NULL)
+        sodium_memzero(state, strlen(state));
+    free(state);
+    return r;
+}
+
+static int open_model(struct daemon *d, struct err *err)
+{
+    const struct model_config config = {
+        .loop = &d->loop,
+        .ca_file = d->conf.egress_ca,
+        .may_connect = may_connect,
+        .data = d,
+    };
+    return model_open(&config, &d->model, err) < 0 ? -1 : open_keys(d, err);
+}
+
+static int open_agents(struct daemon *d, struct err *err)
+{
+    const struct agents_config config = {
+        .loop = &d->loop,
+        .db = d->db,
+        .fleet = d->fleet,
+        .secrets = d->secrets,
+        .model = d->model,
+        .keys = d->keys,
+        .default_model = d->conf.model,
+        .run = d->run,
+    };
+    return agents_open(&config, &d->agents, err);
+}
+
 static int open_egress(struct daemon *d, struct err *err)
 {
     const struct egress_config config = {
@@ -241,6 +309,7 @@ static int open_egress(struct daemon *d, struct err *err)
         .fleet = d->fleet,
         .mover = d->relays,
         .secrets = d->secrets,
+        .keys = d->keys,
         .opened = d->conf.egress_private,
         .ca_file = d->conf.egress_ca,
         .listen_fd = FD_TCP,
@@ -266,7 +335,8 @@ static int open_fleet(struct daemon *d, struct err *err)
     };
     if (fleet_open(&config, on_ready, on_lost, d, &d->fleet, err) < 0)
         return -1;
-    return open_egress(d, err); // the keeper has not been heard yet
+    // the keeper has not been heard yet
+    return open_egress(d, err) < 0 ? -1 : open_agents(d, err);
 }
 
 static void start_handles(struct daemon *d)
@@ -298,7 +368,7 @@ static int start(struct daemon *d, struct err *err)
         return err->code != ERR_NONE ? -1 : err_set(err, ERR_INTERNAL, "no event loop");
     if (confine(err) < 0 || mover_open(&d->loop, FILE_MOVERS, &d->files, err) < 0 ||
         mover_open(&d->loop, RELAY_MOVERS, &d->relays, err) < 0 ||
-        secrets_open(d->db, d->dir_fd, &d->secrets, err) < 0)
+        secrets_open(d->db, d->dir_fd, &d->secrets, err) < 0 || open_model(d, err) < 0)
         return -1;
     start_handles(d);
     return open_fleet(d, err);
@@ -316,6 +386,7 @@ static void finish(struct daemon *d)
 {
     if (d->http != NULL)
         http_stop(d->http);
+    agents_close(d->agents);
     if (d->egress != NULL)
         egress_close(d->egress);
     if (d->files != NULL) // before those whose descriptors its threads have
@@ -324,6 +395,8 @@ static void finish(struct daemon *d)
         mover_close(d->relays);
     api_free(d->api);
     fleet_free(d->fleet);
+    model_keys_close(d->keys);
+    model_close(d->model);
     uv_walk(&d->loop, close_all, NULL);
     (void)uv_run(&d->loop, UV_RUN_DEFAULT);
     (void)uv_loop_close(&d->loop);

@@ -202,6 +202,14 @@ char *get_text(struct call *call)
     return get_blob(call, &len);
 }
 
+bool db_is_chosen(struct db *db, uint32_t in)
+{
+    db->dice ^= db->dice << 13;
+    db->dice ^= db->dice >> 17;
+    db->dice ^= db->dice << 5;
+    return db->dice % in == 0;
+}
+
 // -- rows
 
 int call_row(struct call *call, const struct row_kind *kind, void *ret_row, struct err *err)

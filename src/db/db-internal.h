@@ -36,6 +36,7 @@ enum db_stmt {
     STMT_SANDBOX_GET,
     STMT_SANDBOX_BY_SLUG,
     STMT_SANDBOX_PAGE_ID,
+    STMT_SANDBOX_PAGE_DUE,
     STMT_SANDBOX_UPDATE,
     STMT_SANDBOX_TOUCH,
     STMT_SANDBOX_DEL,
@@ -67,6 +68,26 @@ enum db_stmt {
     STMT_EVENT_ADD,
     STMT_EVENT_TRIM,
     STMT_EVENT_PAGE,
+    STMT_RESULT_ADD,
+    STMT_RESULT_END,
+    STMT_RESULT_GET,
+    STMT_RESULT_DEL,
+    STMT_RESULT_LOSE,
+    STMT_RESULT_PAGE,
+    STMT_RESULT_PAGE_ALL,
+    STMT_RESULT_EXPIRE,
+    STMT_RESULT_OVER,
+    STMT_RESULT_TRIM,
+    STMT_SPEND_ADD,
+    STMT_SPEND_TRIM,
+    STMT_SPEND_EXPIRE,
+    STMT_SPEND_EXPIRE_HOURS,
+    STMT_SPEND_SUM, // of one statement for each way (spend.c), by calls and by hours
+    STMT_SPEND_SUM_LAST = STMT_SPEND_SUM + 13,
+    STMT_CODE_GET,
+    STMT_CODE_PUT,
+    STMT_CODE_EXPIRE,
+    STMT_CODE_TRIM,
     STMT_IDEM_TAKE,
     STMT_IDEM_GET,
     STMT_IDEM_DONE,
@@ -82,7 +103,7 @@ struct db {
         sqlite3_stmt *stmt;
     } cache[STMT_MAX]; // prepared when first used
     bool sync_due;     // something in the open transaction is to survive a power cut
-    uint32_t dice;     // for db_event_add
+    uint32_t dice;     // for db_is_chosen
 };
 
 struct call {
@@ -118,6 +139,9 @@ char *get_blob(struct call *call, size_t *ret_len);
 
 // Makes the last write, or the transaction that it is in, survive a power cut.
 int db_sync(struct db *db, struct err *err);
+
+// True about once in `in` times, by chance: what is to be tidied up is looked for then.
+bool db_is_chosen(struct db *db, uint32_t in);
 
 // What SQLite answered, as ours. Always -1.
 int db_error(sqlite3 *sql, int rc, struct err *err);

@@ -100,7 +100,7 @@ int db_sandbox_get(struct db *db, int64_t tenant, const char *id, struct sandbox
                    struct err *err);
 int db_sandbox_by_slug(struct db *db, const char *slug, struct sandbox_row *ret, struct err *err);
 int db_sandbox_update(struct db *db, const struct sandbox_row *row,
-                      struct err *err); // all but identity
+                      struct err *err); // all but identity and what is spent
 int db_sandbox_touch(struct db *db, int64_t number, int64_t active_ms, struct err *err);
 int db_sandbox_del(struct db *db, int64_t number, struct err *err); // with all that belongs to it
 
@@ -118,6 +118,11 @@ int db_sandbox_each(struct db *db, const struct sandbox_query *query, db_sandbox
 // Of all tenants: those with this id.
 int db_sandbox_each_by_id(struct db *db, const char *id, db_sandbox_fn fn, void *data,
                           struct err *err);
+
+// Those whose destroy_after_ms has passed since active_ms, longest ago first; none that is kept
+// alive or being destroyed.
+int db_sandbox_each_due(struct db *db, int64_t now_ms, unsigned max, db_sandbox_fn fn, void *data,
+                        struct err *err);
 
 struct usage_row {
     int64_t sandboxes, disk; // count and sum of limits, those being destroyed too
@@ -292,8 +297,14 @@ struct result_query {
 typedef int (*db_result_fn)(void *data, const struct result_row *row); // not 0: stop
 int db_result_each(struct db *db, const struct result_query *query, db_result_fn fn, void *data,
                    struct err *err); // newest first
-enum { DB_RESULTS_KEPT = 10000 };    // of one tenant
-// Those that ended before, and of each tenant all but the newest DB_RESULTS_KEPT.
+// Of one tenant: so many, and so many bytes of answers; _add and _end remove the oldest beyond. Of
+// one answer: ERR_INVALID above.
+enum {
+    DB_RESULTS_KEPT = 10000,
+    DB_RESULTS_BYTES = 1 << 30,
+    DB_RESULT_MAX = 9 * 1024 * 1024,
+};
+// Some of those that ended before: called again and again it comes to the end of them.
 int db_result_expire(struct db *db, int64_t before_ms, struct err *err);
 void result_row_done(struct result_row *row);
 
@@ -311,6 +322,9 @@ struct spend_row {
     int64_t time_ms;
 };
 int db_spend_add(struct db *db, const struct spend_row *row, struct err *err);
+// Sums by sandbox, by request, and of one sandbox know the newest DB_SPEND_KEPT calls of a tenant;
+// all others know every call, and take since_ms and until_ms as whole hours: those they lie in.
+enum { DB_SPEND_KEPT = 50000 };
 enum spend_by {
     SPEND_BY_NONE,
     SPEND_BY_TENANT,
@@ -325,7 +339,7 @@ struct spend_query {
     enum spend_by by;
     int64_t since_ms, until_ms; // 0: no bound
     const char *sandbox;        // NULL: all
-    unsigned max;
+    unsigned max;               // 0: 1000, as many as there are at most
 };
 struct spend_sum {
     const char *key; // a name, an id, "2026-11-16"; "" of SPEND_BY_NONE, and where there is none
@@ -336,7 +350,7 @@ struct spend_sum {
 typedef int (*db_spend_fn)(void *data, const struct spend_sum *sum); // not 0: stop
 int db_spend_each(struct db *db, const struct spend_query *query, db_spend_fn fn, void *data,
                   struct err *err); // dearest first; days in order
-int db_spend_expire(struct db *db, int64_t before_ms, struct err *err);
+int db_spend_expire(struct db *db, int64_t before_ms, struct err *err); // some, as above
 
 // --- code that was generated before and has worked
 

@@ -27,14 +27,6 @@ static void row_done(void *arg)
 
 static const struct row_kind kind = {sizeof(struct event_row), read_row, row_done};
 
-static uint32_t throw_dice(struct db *db)
-{
-    db->dice ^= db->dice << 13;
-    db->dice ^= db->dice >> 17;
-    db->dice ^= db->dice << 5;
-    return db->dice;
-}
-
 static int trim(struct db *db, int64_t sandbox, struct err *err)
 {
     auto_call call;
@@ -63,7 +55,7 @@ int db_event_add(struct db *db, struct event_row *row, struct err *err)
         return call_is_orphan(&call) ? err_set(err, ERR_NOT_FOUND, "this sandbox is gone") : -1;
     row->seq = sqlite3_last_insert_rowid(db->sql);
     struct err ignored; // the event is written; the next trim takes what this one left
-    if (throw_dice(db) % TRIM_EVERY == 0)
+    if (db_is_chosen(db, TRIM_EVERY))
         (void)trim(db, row->sandbox, &ignored);
     return 0;
 }

@@ -8,8 +8,9 @@
 #define SETTINGS                                                                                   \
     "status, image, memory, disk, pids, cpu_milli, sleep_after_ms, keep_alive, ephemeral, env,"    \
     " labels, user_id, network, secrets, languages, shared_zygote, box, run, boxes, created_ms,"   \
-    " updated_ms, active_ms"
-#define COLUMNS "number, tenant, id, slug, " SETTINGS
+    " updated_ms, active_ms, destroy_after_ms, budget_cost, budget_tokens"
+// What is spent is counted by a trigger (spend.c): a copy in memory never overwrites it.
+#define COLUMNS "number, tenant, id, slug, " SETTINGS ", spent_cost, spent_tokens"
 
 void sandbox_row_done(struct sandbox_row *row)
 {
@@ -49,6 +50,9 @@ static void read_settings(struct call *call, struct sandbox_row *row)
     row->created_ms = get_int(call);
     row->updated_ms = get_int(call);
     row->active_ms = get_int(call);
+    row->destroy_after_ms = get_int(call);
+    row->budget_cost = get_int(call);
+    row->budget_tokens = get_int(call);
 }
 
 static void put_settings(struct call *call, const struct sandbox_row *row)
@@ -75,6 +79,9 @@ static void put_settings(struct call *call, const struct sandbox_row *row)
     put_int(call, row->created_ms);
     put_int(call, row->updated_ms);
     put_int(call, row->active_ms);
+    put_int(call, row->destroy_after_ms);
+    put_int(call, row->budget_cost);
+    put_int(call, row->budget_tokens);
 }
 
 static void read_row(struct call *call, void *ret_row)
@@ -85,6 +92,8 @@ static void read_row(struct call *call, void *ret_row)
     row->id = get_text(call);
     row->slug = get_text(call);
     read_settings(call, row);
+    row->spent_cost = get_int(call);
+    row->spent_tokens = get_int(call);
 }
 
 static void row_done(void *row)
@@ -112,7 +121,7 @@ static int refuse(struct db *db, const struct sandbox_row *row, struct err *err)
 int db_sandbox_add(struct db *db, struct sandbox_row *row, struct err *err)
 {
     static const char text[] = "INSERT INTO sandboxes (tenant, id, slug, " SETTINGS ") VALUES"
-                               " (?,?,?, ?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
+                               " (?,?,?, ?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
     auto_call call;
     if (call_start(&call, db, STMT_SANDBOX_ADD, text, err) < 0)
         return -1;
@@ -153,8 +162,9 @@ int db_sandbox_by_slug(struct db *db, const char *slug, struct sandbox_row *ret,
 
 int db_sandbox_update(struct db *db, const struct sandbox_row *row, struct err *err)
 {
-    static const char text[] = "UPDATE sandboxes SET (" SETTINGS ") ="
-                               " (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) WHERE number = ?";
+    static const char text[] =
+        "UPDATE sandboxes SET (" SETTINGS ") ="
+        " (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) WHERE number = ?";
     auto_call call;
     if (call_start(&call, db, STMT_SANDBOX_UPDATE, text, err) < 0)
         return -1;
@@ -270,6 +280,50 @@ int db_sandbox_each_by_id(struct db *db, const char *id, db_sandbox_fn fn, void 
     static const struct walk walk = {&kind, page_of_id, visit_of_id};
     struct list_of_id list = {db, id, fn, data};
     return db_walk(&walk, &list, 0, err);
+}
+
+// -- those that nobody has used for as long as they may be unused
+
+struct list_of_due {
+    struct db *db;
+    int64_t now_ms;
+    db_sandbox_fn fn;
+    void *data;
+};
+
+static int page_of_due(void *arg, const void *last, unsigned max, struct call *call,
+                       struct err *err)
+{
+    const struct list_of_due *list = arg;
+    const struct sandbox_row *row = last;
+    if (call_start(call, list->db, STMT_SANDBOX_PAGE_DUE,
+                   "SELECT " COLUMNS " FROM sandboxes WHERE destroy_after_ms > 0"
+                   " AND active_ms + destroy_after_ms <= ?1"
+                   " AND (active_ms + destroy_after_ms, number) > (?2, ?3)"
+                   " AND status <> ?4 AND NOT keep_alive"
+                   " ORDER BY active_ms + destroy_after_ms, number LIMIT ?5",
+                   err) < 0)
+        return -1;
+    put_int(call, list->now_ms);
+    put_int(call, row != NULL ? row->active_ms + row->destroy_after_ms : INT64_MIN);
+    put_int(call, row != NULL ? row->number : 0);
+    put_int(call, SANDBOX_DESTROYING);
+    put_int(call, max);
+    return 0;
+}
+
+static int visit_of_due(void *arg, const void *row)
+{
+    const struct list_of_due *list = arg;
+    return list->fn(list->data, row);
+}
+
+int db_sandbox_each_due(struct db *db, int64_t now_ms, unsigned max, db_sandbox_fn fn, void *data,
+                        struct err *err)
+{
+    static const struct walk walk = {&kind, page_of_due, visit_of_due};
+    struct list_of_due list = {db, now_ms, fn, data};
+    return db_walk(&walk, &list, max, err);
 }
 
 int db_sandbox_usage(struct db *db, int64_t tenant, struct usage_row *ret, struct err *err)

@@ -63,10 +63,14 @@ static void put_number(struct json *j, const struct field *f)
 {
     if (f->type == FIELD_INT)
         put(j, "type", "integer");
+    else if (f->type == FIELD_USD)
+        put(j, "type", "number");
     else
         put_types(j, f->type == FIELD_SIZE || f->type == FIELD_SIGNAL ? "integer" : "number",
                   "string");
     int64_t scale = f->type == FIELD_SECONDS || f->type == FIELD_CPUS ? 1000 : 1;
+    if (f->type == FIELD_USD)
+        scale = 1000000000;
     json_key(j, "minimum");
     json_put_double(j, (double)f->min / (double)scale);
     if (f->max > 0) {
@@ -104,6 +108,7 @@ static void put_type(struct json *j, const struct field *f)
     case FIELD_MS:
     case FIELD_SECONDS:
     case FIELD_CPUS:
+    case FIELD_USD:
     case FIELD_SIGNAL:
         put_number(j, f);
         break;

@@ -233,6 +233,7 @@ static const struct {
     [FIELD_MS] = {"a number of milliseconds, or a text such as \"1s\"", 1   },
     [FIELD_SECONDS] = {"a number of seconds, or a text such as \"10m\"",     1000},
     [FIELD_CPUS] = {"a number of cpus, such as 0.5",                      1000},
+    [FIELD_USD] = {"a number of dollars, such as 1.5",                   1e9 },
     [FIELD_SIGNAL] = {"a signal's number, or its name such as \"SIGTERM\"", 1   },
 };
 
@@ -251,8 +252,9 @@ static int read_number(const struct field *f, const json_t *value, struct body_i
                        struct err *err)
 {
     int64_t n = 0;
-    bool fraction_ok = f->type == FIELD_SECONDS || f->type == FIELD_CPUS || f->type == FIELD_MS;
-    if (json_is_string(value) && f->type != FIELD_INT) {
+    bool fraction_ok = f->type == FIELD_SECONDS || f->type == FIELD_CPUS || f->type == FIELD_MS ||
+                       f->type == FIELD_USD;
+    if (json_is_string(value) && f->type != FIELD_INT && f->type != FIELD_USD) {
         if (plain(value) == NULL)
             return expected(err, numbers[f->type].wanted);
         if (read_text_number(f, plain(value), &n, err) < 0)
@@ -381,6 +383,7 @@ static int read_value(struct body *body, const struct field *f, json_t *value, v
     case FIELD_MS:
     case FIELD_SECONDS:
     case FIELD_CPUS:
+    case FIELD_USD:
     case FIELD_SIGNAL:
         return read_number(f, value, at, err);
     case FIELD_STRINGS:
@@ -432,6 +435,16 @@ static int unknown(const struct schema *schema, const char *name, struct err *er
     return err_set(err, ERR_INVALID, "unknown field '%.80s'", name);
 }
 
+static void read_null(const struct field *f, char *at)
+{
+    if (f->type == FIELD_OBJECT) {
+        for (size_t i = 0; i < f->sub->n; i++)
+            read_null(&f->sub->fields[i], at + f->sub->fields[i].at);
+    } else {
+        memcpy(at, &(struct body_int){.value = 0, .given = true}, sizeof(struct body_int));
+    }
+}
+
 static int read_object(struct body *body, const struct schema *schema, json_t *object, char *at,
                        struct err *err)
 {
@@ -442,8 +455,11 @@ static int read_object(struct body *body, const struct schema *schema, json_t *o
         const struct field *f = find(schema, name);
         if (f == NULL)
             return unknown(schema, name, err);
-        if (json_is_null(value) && f->type != FIELD_LATER && f->type != FIELD_FIXED)
-            continue; // as if it were not there
+        if (json_is_null(value) && f->type != FIELD_LATER && f->type != FIELD_FIXED) {
+            if (f->nullable)
+                read_null(f, at + f->at);
+            continue;
+        }
         if (read_value(body, f, value, at + f->at, err) < 0)
             return err_wrap(err, "%s", f->name);
     }

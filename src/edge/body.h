@@ -29,6 +29,7 @@ enum field_type {
     FIELD_MS,      // struct body_int, milliseconds: a number of them, or "1s"
     FIELD_SECONDS, // struct body_int, milliseconds: a number of seconds, or "10m"
     FIELD_CPUS,    // struct body_int, thousandths: a number, or "0.5"
+    FIELD_USD,     // struct body_int, billionths: a number of dollars
     FIELD_STRINGS, // struct body_strings; at most `max` of them, none with a NUL
     FIELD_ENV,     // struct body_map; at most `max` names without '=' or NUL
     FIELD_LABELS,  // struct body_map; names and values of at most EDGE_LABEL_MAX bytes
@@ -49,6 +50,9 @@ struct field {
     enum field_type type;
     size_t at; // in the struct
     bool required;
+    // Of a struct body_int, and of an object of such: null is given, and 0. Otherwise null is as if
+    // the field were not there.
+    bool nullable;
     int64_t min, max; // max 0: none but the body's own
     const struct schema *sub;
     const char *help;

@@ -89,15 +89,30 @@ static struct h1_text path_of(const struct conn *conn)
     return (struct h1_text){at, (size_t)(end - at)};
 }
 
+// Besides the header that the secret has, which is replaced. A model's API takes a credential in
+// either of two; and in whose name the installation's is used is not for a box to say.
+static void append_fields(const struct conn *conn, const struct secret *secret, struct buf *ret)
+{
+    const char *without[16] = {"Host", "Accept-Encoding", "Sec-WebSocket-Extensions",
+                               secret->header};
+    unsigned n = 4;
+    if (conn->model) {
+        without[n++] = "X-Api-Key";
+        without[n++] = "Authorization";
+    }
+    if (conn->model && bill_is_ours(conn)) {
+        without[n++] = "Cookie";
+        without[n++] = "Anthropic-Workspace-Id";
+    }
+    proxy_append_fields(conn->head, without, ret);
+}
+
 // The credential is not in it: the carrier puts it behind the first line.
 static void forward(struct conn *conn, const struct secret *secret, struct upstream *up)
 {
     auto_buf head;
     const struct h1_head *request = conn->head;
     struct h1_text path = path_of(conn);
-    // What is not encoded can be looked through.
-    const char *const without[] = {"Host", secret->header, "Accept-Encoding",
-                                   "Sec-WebSocket-Extensions", NULL};
     buf_init(&head, HEAD_MAX);
     (void)buf_append(&head, request->method.at, request->method.len);
     (void)buf_printf(&head, " %s", secret->upstream_prefix);
@@ -106,8 +121,9 @@ static void forward(struct conn *conn, const struct secret *secret, struct upstr
     (void)buf_append(&head, path.at, path.len);
     (void)buf_append_str(&head, " HTTP/1.1\r\nHost: ");
     append_host(secret, &head);
+    // What is not encoded can be looked through.
     (void)buf_append_str(&head, "\r\nAccept-Encoding: identity\r\n");
-    proxy_append_fields(request, without, &head);
+    append_fields(conn, secret, &head);
     exchange_framing(conn->x, request, &head);
     (void)buf_append_str(&head, "\r\n");
     carrier_arm(conn->carrier, secret, h1_same(request->method, "HEAD"));
@@ -143,42 +159,114 @@ static void forward_to(struct conn *conn, const struct secret *secret, int fd)
     forward(conn, secret, &up);
 }
 
-// 1, or it was refused.
-static int get(struct conn *conn, const char *name, struct secret *ret)
+// --- the credential
+
+// What a request is sent on with, lent: a tenant's secret, or, where `access` is, the
+// installation's key. `fd` is taken.
+typedef void (*lent_fn)(struct conn *conn, const struct secret *secret,
+                        const struct model_access *access, int fd);
+
+struct borrow {        // waits for a key that is being renewed
+    struct conn *conn; // NULL: it has ended
+    lent_fn fn;
+    int fd;
+};
+
+static void refuse_without(struct conn *conn, const char *name, int r)
 {
-    struct egress *egress = conn->outlet->egress;
-    struct err err = {0};
-    int64_t tenant = sandbox_row(conn->outlet->s)->tenant;
-    int r = egress->config.secrets != NULL
-                ? secrets_get(egress->config.secrets, tenant, name, ret, &err)
-                : 0;
-    if (r == 0)
+    if (r < 0)
+        proxy_refuse(conn, 502, "cay: the secret '%s' cannot be read\n", name);
+    else if (conn->model)
+        proxy_refuse(conn, 401,
+                     "cay: there is no key for models. Whoever runs the server sets "
+                     "ANTHROPIC_API_KEY; a tenant brings its own: PUT /secrets/%s\n",
+                     name);
+    else
         proxy_refuse(conn, 404, "cay: there is no secret '%s'. To make it: PUT /secrets/%s\n", name,
                      name);
-    else if (r < 0)
-        proxy_refuse(conn, 502, "cay: the secret '%s' cannot be read\n", name);
-    return r;
+}
+
+void borrow_forget(struct conn *conn)
+{
+    if (conn->wait == NULL)
+        return;
+    conn->wait->conn = NULL;
+    fd_close(TAKE_FD(conn->wait->fd));
+    conn->wait = NULL;
+}
+
+static void on_key(void *data, const struct model_access *access, const struct err *err)
+{
+    struct borrow *wait = data;
+    struct conn *conn = wait->conn;
+    struct secret secret;
+    struct err why = {0};
+    auto_fd fd = TAKE_FD(wait->fd);
+    lent_fn fn = wait->fn;
+    free(wait);
+    if (conn == NULL)
+        return;
+    conn->wait = NULL;
+    if (access == NULL || model_key_secret(access, &secret, &why) < 0) {
+        proxy_refuse(conn, 502, "cay: the installation's key cannot be used: %s\n",
+                     err != NULL ? err->msg : why.msg);
+        return;
+    }
+    fn(conn, &secret, access, TAKE_FD(fd));
+    secret_done(&secret);
+}
+
+static void lend_key(struct conn *conn, int fd, lent_fn fn)
+{
+    struct borrow *wait = malloc(sizeof *wait);
+    if (wait == NULL)
+        abort();
+    *wait = (struct borrow){.conn = conn, .fn = fn, .fd = fd};
+    conn->wait = wait;
+    model_keys_get(conn->outlet->egress->config.keys, on_key, wait);
+}
+
+static void lend(struct conn *conn, const char *name, int up, lent_fn fn)
+{
+    const struct egress_config *config = &conn->outlet->egress->config;
+    struct err err = {0};
+    struct secret secret;
+    auto_fd fd = up;
+    int64_t tenant = sandbox_row(conn->outlet->s)->tenant;
+    int r = config->secrets != NULL ? secrets_get(config->secrets, tenant, name, &secret, &err) : 0;
+    if (r > 0) {
+        fn(conn, &secret, NULL, TAKE_FD(fd));
+        secret_done(&secret);
+    } else if (r == 0 && conn->model && model_keys_has_any(config->keys)) {
+        lend_key(conn, TAKE_FD(fd), fn);
+    } else {
+        refuse_without(conn, name, r);
+    }
+}
+
+static void on_lent_again(struct conn *conn, const struct secret *secret,
+                          const struct model_access *access, int up)
+{
+    auto_fd fd = up;
+    (void)access;
+    // It was changed meanwhile?
+    if (strcmp(secret->upstream_host, conn->hop_host) != 0 ||
+        secret->upstream_port != conn->hop_port || secret->tls != conn->hop_tls ||
+        (access != NULL) != conn->hop_trusted)
+        proxy_refuse(conn, 503, "cay: the secret has just been changed: try again\n");
+    else
+        forward_to(conn, secret, TAKE_FD(fd));
 }
 
 static void on_hop(void *data, int fd, const struct err *err)
 {
     struct conn *conn = data;
-    auto_fd up = fd;
-    struct secret secret;
     conn->hop = NULL;
     conn_note_hop(conn, err);
-    if (up < 0) {
+    if (fd < 0)
         proxy_refuse_hop(conn, err);
-        return;
-    }
-    if (get(conn, conn->secret, &secret) != 1)
-        return;
-    // It was changed meanwhile?
-    if (strcmp(secret.upstream_host, conn->hop_host) != 0 || secret.upstream_port != conn->hop_port)
-        proxy_refuse(conn, 503, "cay: the secret has just been changed: try again\n");
     else
-        forward_to(conn, &secret, TAKE_FD(up));
-    secret_done(&secret);
+        lend(conn, conn->secret, fd, on_lent_again);
 }
 
 // What is open is that of the last request that went on, which may not be the one before this.
@@ -186,7 +274,8 @@ static bool up_is_for(const struct conn *conn, const struct secret *secret)
 {
     return conn->carrier != NULL && exchange_upstream_is_open(conn->x) &&
            strcmp(conn->up_secret, conn->secret) == 0 && conn->up_port == secret->upstream_port &&
-           conn->up_tls == secret->tls && strcmp(conn->up_host, secret->upstream_host) == 0;
+           conn->up_tls == secret->tls && strcmp(conn->up_host, secret->upstream_host) == 0 &&
+           carrier_knows(conn->carrier, secret);
 }
 
 static bool may_go(struct conn *conn, const char *host, const char *name, struct h1_text path)
@@ -211,25 +300,39 @@ static bool may_go(struct conn *conn, const char *host, const char *name, struct
     return false;
 }
 
+static void on_lent(struct conn *conn, const struct secret *secret,
+                    const struct model_access *access, int fd)
+{
+    fd_close(fd); // there is none yet
+    if (conn->model && !gate_admit(conn, access, path_of(conn)))
+        return;
+    if (up_is_for(conn, secret)) {
+        conn_note_hop(conn, NULL);
+        forward(conn, secret, NULL);
+        return;
+    }
+    (void)snprintf(conn->hop_host, sizeof conn->hop_host, "%s", secret->upstream_host);
+    conn->hop_port = secret->upstream_port;
+    conn->hop_tls = secret->tls;
+    conn->hop_trusted = access != NULL;
+    conn_hop(conn, secret->upstream_host, secret->upstream_port,
+             access != NULL ? TRUST_UPSTREAM
+             : secret->tls  ? TRUST_POLICY
+                            : TRUST_OPENED,
+             on_hop);
+}
+
 void borrow_request(struct conn *conn, const char *name, struct h1_text path)
 {
     char host[POLICY_HOST_MAX];
-    struct secret secret;
     (void)snprintf(host, sizeof host, "%s.cay", name);
     conn->via = VIA_SECRET;
-    if (!may_go(conn, host, name, path) || get(conn, name, &secret) != 1)
+    conn->model = strcmp(name, MODEL_SECRET) == 0;
+    if (!may_go(conn, host, name, path))
         return;
     conn_set_target(conn, host, 80);
     (void)snprintf(conn->secret, sizeof conn->secret, "%s", name);
-    if (up_is_for(conn, &secret)) {
-        conn_note_hop(conn, NULL);
-        forward(conn, &secret, NULL);
-    } else {
-        (void)snprintf(conn->hop_host, sizeof conn->hop_host, "%s", secret.upstream_host);
-        conn->hop_port = secret.upstream_port;
-        conn_hop(conn, secret.upstream_host, secret.upstream_port, !secret.tls, on_hop);
-    }
-    secret_done(&secret);
+    lend(conn, name, -1, on_lent);
 }
 
 // --- the way back

@@ -20,4 +20,6 @@ void carrier_unref(
     struct carrier *carrier); // the caller's part; takes NULL. Not called back any more
 // Before each request is forwarded: what shall stand behind its first line.
 void carrier_arm(struct carrier *carrier, const struct secret *secret, bool is_head);
+// Whether it looks for this very credential: a connection that has carried another one does not.
+bool carrier_knows(const struct carrier *carrier, const struct secret *secret);
 const char *carrier_error(const struct carrier *carrier); // of TLS; "" when there was none

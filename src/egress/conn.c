@@ -35,6 +35,8 @@ static struct conn *conn_new(struct outlet *outlet, int fd)
 void conn_free(struct conn *conn)
 {
     struct outlet *outlet = conn->outlet;
+    bill_end(conn);
+    borrow_forget(conn);
     hop_cancel(conn->hop);
     fd_close(TAKE_FD(conn->client));
     fd_close(TAKE_FD(conn->up));
@@ -125,11 +127,12 @@ void conn_recheck(struct conn *conn)
         conn_end(conn);
 }
 
-void conn_hop(struct conn *conn, const char *host, uint16_t port, bool only_opened, hop_fn fn)
+void conn_hop(struct conn *conn, const char *host, uint16_t port, enum conn_trust trust, hop_fn fn)
 {
     struct egress *egress = conn->outlet->egress;
     struct hop_rules rules = egress->rules;
-    rules.only_opened = only_opened;
+    rules.only_opened = trust == TRUST_OPENED;
+    rules.trusted = trust == TRUST_UPSTREAM;
     conn->hop = hop_start(egress->config.loop, conn->outlet->line, &rules, host, port, fn, conn);
 }
 
@@ -203,7 +206,7 @@ static void go(struct conn *conn, const char *host, uint16_t port)
     conn->by_name =
         policy_mode(conn->outlet->policy) == POLICY_ALLOW && policy_address(host, &address) == 0;
     conn_set_target(conn, host, port);
-    conn_hop(conn, host, port, false, on_hop);
+    conn_hop(conn, host, port, TRUST_POLICY, on_hop);
 }
 
 static void go_transparent(struct conn *conn, struct in_addr address, uint16_t port)
@@ -253,4 +256,12 @@ void conn_accept(struct outlet *outlet, int fd)
     } else {
         reset(conn);
     }
+}
+
+void conn_accept_model(struct outlet *outlet, int fd)
+{
+    struct conn *conn = conn_new(outlet, fd);
+    conn->kind = CONN_MODEL;
+    conn->via = VIA_SECRET;
+    proxy_start(conn, NULL, 0);
 }

@@ -149,6 +149,27 @@ void egress_close(struct egress *egress)
 
 // --- asked by others
 
+bool egress_may_connect(struct egress *egress, const struct sockaddr *address, bool tls)
+{
+    struct hop_rules rules = egress->rules;
+    struct addresses list = {.n = 1};
+    const char *why;
+    bool v6 = address->sa_family == AF_INET6;
+    if (!v6 && address->sa_family != AF_INET)
+        return false;
+    (void)memcpy(&list.list[0], address,
+                 v6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in));
+    uint16_t port = ntohs(v6 ? ((const struct sockaddr_in6 *)(const void *)address)->sin6_port
+                             : ((const struct sockaddr_in *)(const void *)address)->sin_port);
+    rules.only_opened = !tls;
+    return hop_filter(&list, &rules, port, &why) == 1;
+}
+
+int egress_has_model(struct egress *egress, int64_t tenant, struct err *err)
+{
+    return model_key_is_there(egress->config.secrets, egress->config.keys, tenant, err);
+}
+
 void egress_secret_changed(struct egress *egress, int64_t tenant, const char *name)
 {
     size_t at = 0;

@@ -6,10 +6,13 @@
 // moving of bytes (move/move.h) and the resolver.
 #pragma once
 
+#include <stdbool.h>
+#include <sys/socket.h>
 #include <uv.h>
 
 #include "base/err.h"
 #include "egress/secret.h"
+#include "model/keys.h"
 #include "move/move.h"
 #include "sandbox/sandbox.h"
 
@@ -20,9 +23,10 @@ struct egress_config {
     struct fleet *fleet;
     struct mover *mover;
     struct secrets *secrets;
-    const char *opened;  // networks that the installation opens; "": none
-    const char *ca_file; // certificates to trust beside the machine's; "": none
-    int listen_fd;       // where the daemon itself is reached: no box is let there. -1: nowhere
+    struct model_keys *keys; // the installation's own, for models; NULL: none. Lives longer
+    const char *opened;      // networks that the installation opens; "": none
+    const char *ca_file;     // certificates to trust beside the machine's; "": none
+    int listen_fd;           // where the daemon itself is reached: no box is let there. -1: nowhere
 };
 
 // Does not keep the texts. To be called before the fleet tells of its first sandbox: right after
@@ -32,6 +36,13 @@ int egress_open(const struct egress_config *config, struct egress **ret, struct 
 void egress_close(struct egress *egress);
 // A secret was changed or removed: nothing of the old value is used from now on.
 void egress_secret_changed(struct egress *egress, int64_t tenant, const char *name);
+
+// Whether a tenant's own upstream may be connected to at this address, by TLS or without: for
+// others who connect by themselves.
+bool egress_may_connect(struct egress *egress, const struct sockaddr *address, bool tls);
+// Whether a sandbox of this tenant may be given "anthropic": it has such a secret, or the
+// installation has a key. 1, 0, -1.
+int egress_has_model(struct egress *egress, int64_t tenant, struct err *err);
 
 struct egress_stats {
     uint64_t allowed, denied, bytes;

@@ -131,14 +131,15 @@ unsigned hop_filter(struct addresses *addresses, const struct hop_rules *rules, 
     for (unsigned i = 0; i < addresses->n; i++) {
         const struct sockaddr_storage *a = &addresses->list[i];
         const char *why;
-        if (!policy_address_is_open(rules->opened, (const struct sockaddr *)a, &why)) {
+        if (!rules->trusted &&
+            !policy_address_is_open(rules->opened, (const struct sockaddr *)a, &why)) {
             *ret_why = why;
         } else if (rules->only_opened &&
                    policy_address_is_open(NULL, (const struct sockaddr *)a, &why)) {
             *ret_why = "an address to which nothing secret goes without TLS";
         } else if (is_own(rules, a, port)) {
             *ret_why = "the address of the server itself";
-        } else if (is_closed_as_ours(rules, a)) {
+        } else if (!rules->trusted && is_closed_as_ours(rules, a)) {
             *ret_why = "an address of this very machine";
         } else {
             struct sockaddr_storage keep = *a;

@@ -13,6 +13,7 @@
 struct hop_rules {
     const struct networks *opened;
     bool only_opened;            // nothing but what the installation has opened
+    bool trusted;                // the installation's own upstream: any address but the next
     struct sockaddr_storage own; // where this daemon listens (family 0: nowhere): never
 };
 

@@ -14,3 +14,5 @@ void model_key_get(struct secrets *secrets, struct model_keys *keys, int64_t ten
 // The same question without the answer's contents, for refusing early. 1, 0, -1.
 int model_key_is_there(struct secrets *secrets, const struct model_keys *keys, int64_t tenant,
                        struct err *err);
+// The one form as the other: what a request of a box is sent on with. secret_done it.
+int model_key_secret(const struct model_access *access, struct secret *ret, struct err *err);

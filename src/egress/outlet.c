@@ -52,14 +52,14 @@ static void free_poll(uv_handle_t *handle)
     free(handle);
 }
 
-static void drop_poll(uv_poll_t **poll)
+void outlet_drop_poll(uv_poll_t **poll)
 {
     if (*poll != NULL)
         uv_close((uv_handle_t *)*poll, free_poll);
     *poll = NULL;
 }
 
-static uv_poll_t *make_poll(struct outlet *outlet, int fd)
+uv_poll_t *outlet_make_poll(struct outlet *outlet, int fd)
 {
     uv_poll_t *poll = calloc(1, sizeof *poll);
     if (poll == NULL)
@@ -84,6 +84,7 @@ static void on_accept(uv_poll_t *poll, int status, int events);
 static void accept_more(struct outlet *outlet)
 {
     bool room = outlet->bound && outlet->n_conns < CONNS_MAX;
+    model_socket_accept(outlet, room);
     if (outlet->tcp_poll == NULL || room == outlet->accepting)
         return;
     outlet->accepting = room; // others wait in the listener's queue
@@ -93,26 +94,31 @@ static void accept_more(struct outlet *outlet)
         (void)uv_poll_stop(outlet->tcp_poll);
 }
 
+int outlet_accept(struct outlet *outlet, int listener, void (*fn)(struct outlet *outlet, int fd))
+{
+    for (int i = 0; i < ACCEPTS_A_TURN && outlet->n_conns < CONNS_MAX; i++) {
+        int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0 && errno == ECONNABORTED)
+            continue;
+        if (fd < 0)
+            return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+        if (outlet->egress->stats.open >= CONNS_MAX_ALL || fd_is_scarce(fd))
+            reset(fd);
+        else
+            fn(outlet, fd);
+    }
+    return 0;
+}
+
 static void on_accept(uv_poll_t *poll, int status, int events)
 {
     struct outlet *outlet = poll->data;
     (void)status;
     (void)events;
-    for (int i = 0; i < ACCEPTS_A_TURN && outlet->n_conns < CONNS_MAX; i++) {
-        int fd = accept4(outlet->tcp, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (fd < 0 && errno == ECONNABORTED)
-            continue;
-        if (fd < 0 && errno != EAGAIN && errno != EINTR) { // no descriptor is left, say
-            outlet->accepting = false;
-            (void)uv_poll_stop(poll);
-            return; // until the next tick
-        }
-        if (fd < 0)
-            break;
-        if (outlet->egress->stats.open >= CONNS_MAX_ALL || fd_is_scarce(fd))
-            reset(fd);
-        else
-            conn_accept(outlet, fd);
+    if (outlet_accept(outlet, outlet->tcp, conn_accept) < 0) { // no descriptor is left, say
+        outlet->accepting = false;
+        (void)uv_poll_stop(poll);
+        return; // until the next tick
     }
     accept_more(outlet);
 }
@@ -135,11 +141,12 @@ static void on_listening(void *data, int tcp, int udp, const struct err *err)
     (void)fd_set_nonblock(tcp, 1);
     (void)fd_set_nonblock(udp, 1);
     (void)setsockopt(udp, IPPROTO_IP, IP_PKTINFO, &on, sizeof on);
-    outlet->tcp_poll = make_poll(outlet, tcp);
-    outlet->udp_poll = make_poll(outlet, udp);
+    outlet->tcp_poll = outlet_make_poll(outlet, tcp);
+    outlet->udp_poll = outlet_make_poll(outlet, udp);
     if (outlet->udp_poll != NULL)
         (void)uv_poll_start(outlet->udp_poll, UV_READABLE, on_query);
     accept_more(outlet);
+    model_socket_update(outlet);
 }
 
 void outlet_conn_ended(struct outlet *outlet)
@@ -180,6 +187,7 @@ void outlet_changed(struct outlet *outlet)
         next = conn->next;
         conn_recheck(conn);
     }
+    model_socket_update(outlet);
 }
 
 // --- beginning and end
@@ -194,7 +202,7 @@ struct outlet *outlet_open(struct egress *egress, struct sandbox *s)
     outlet->s = sandbox_ref(s);
     outlet->refs = 1;
     outlet->bound = true;
-    outlet->tcp = outlet->udp = -1;
+    outlet->tcp = outlet->udp = outlet->socket = -1;
     outlet->names = names_new();
     outlet->line = resolve_line_new(egress->resolver);
     outlet->notes = calloc(1, sizeof *outlet->notes);
@@ -210,8 +218,9 @@ struct outlet *outlet_open(struct egress *egress, struct sandbox *s)
 void outlet_close(struct outlet *outlet)
 {
     outlet->bound = false;
-    drop_poll(&outlet->tcp_poll);
-    drop_poll(&outlet->udp_poll);
+    outlet_drop_poll(&outlet->tcp_poll);
+    outlet_drop_poll(&outlet->udp_poll);
+    model_socket_close(outlet);
     fd_close(TAKE_FD(outlet->tcp));
     fd_close(TAKE_FD(outlet->udp));
     for (struct conn *conn = outlet->conns, *next; conn != NULL; conn = next) {

@@ -15,6 +15,18 @@
 
 // --- answers of our own
 
+static void answer(struct conn *conn, unsigned status, const char *text)
+{
+    auto_buf buf;
+    if (!conn->model) {
+        exchange_refuse(conn->x, status, "text/plain; charset=utf-8", text);
+        return;
+    }
+    buf_init(&buf, HEAD_MAX);
+    gate_write_error(conn, status, text, &buf);
+    exchange_refuse_raw(conn->x, &buf);
+}
+
 void proxy_refuse(struct conn *conn, unsigned status, const char *fmt, ...)
 {
     va_list ap;
@@ -26,7 +38,8 @@ void proxy_refuse(struct conn *conn, unsigned status, const char *fmt, ...)
         abort();
     conn->head = NULL;
     conn->forwarded = false;
-    exchange_refuse(conn->x, status, "text/plain; charset=utf-8", text);
+    bill_drop(conn);
+    answer(conn, status, text);
 }
 
 static void write_name(char *ret, size_t size, const char *host, uint16_t port)
@@ -157,6 +170,7 @@ void proxy_forward(struct conn *conn, const struct buf *head, struct upstream *u
     }
     conn->head = NULL;
     conn->forwarded = true;
+    bill_sent(conn);
     exchange_forward(conn->x, head, up);
 }
 
@@ -238,7 +252,7 @@ static void go_http(struct conn *conn, const char *host, uint16_t port)
         conn_note_hop(conn, NULL);
         forward(conn, path_of(conn->head), NULL);
     } else {
-        conn_hop(conn, host, port, false, on_http_hop);
+        conn_hop(conn, host, port, TRUST_POLICY, on_http_hop);
     }
 }
 
@@ -289,7 +303,7 @@ static void go_connect(struct conn *conn, struct h1_text authority)
         proxy_refuse_denied(conn, host, port, why);
     } else {
         conn_set_target(conn, host, port);
-        conn_hop(conn, host, port, false, on_connect_hop);
+        conn_hop(conn, host, port, TRUST_POLICY, on_connect_hop);
     }
 }
 
@@ -338,12 +352,18 @@ static void on_request(void *data, struct exchange *x, const struct h1_head *hea
     struct h1_text authority, path;
     (void)x;
     conn->head = head;
+    conn->model = conn->kind == CONN_MODEL;
+    bill_drop(conn); // it is asked again
     if (conn->kind == CONN_DENIED)
         proxy_refuse_denied(conn, conn->host, conn->port, conn->why);
     else if (h1_same(head->method, "CONNECT") && conn->kind == CONN_PROXY)
         go_connect(conn, head->target);
     else if (h1_same(head->method, "CONNECT"))
         proxy_refuse(conn, 400, "cay: CONNECT is for the proxy\n");
+    else if (conn->kind == CONN_MODEL && head->target.len > 0 && head->target.at[0] == '/')
+        borrow_request(conn, MODEL_SECRET, head->target); // whatever Host says
+    else if (conn->kind == CONN_MODEL)
+        proxy_refuse(conn, 400, "cay: this socket wants paths, such as /v1/messages\n");
     else if (head->target.len > 0 && head->target.at[0] == '/')
         go_origin(conn);
     else if (conn->kind == CONN_PROXY && split_url(head->target, &authority, &path))
@@ -363,6 +383,7 @@ static int on_answer(void *data, struct exchange *x, const struct h1_head *head,
         borrow_answer(conn, head, ret);
     else
         proxy_append_fields(head, NULL, ret);
+    bill_answer(conn, head, ret);
     exchange_framing(x, head, ret);
     (void)buf_append_str(ret, "\r\n");
     return 0;
@@ -375,7 +396,11 @@ static void on_failed(void *data, struct exchange *x, const struct err *err, str
     const char *more = conn->carrier != NULL ? carrier_error(conn->carrier) : "";
     (void)snprintf(text, sizeof text, "cay: %s does not answer as it should: %s%s%s\n", conn->host,
                    err->msg, *more != '\0' ? ": " : "", more);
-    exchange_write_answer(x, ret, 502, "text/plain; charset=utf-8", text);
+    bill_failed(conn);
+    if (conn->model)
+        gate_write_error(conn, 502, text, ret);
+    else
+        exchange_write_answer(x, ret, 502, "text/plain; charset=utf-8", text);
 }
 
 static void on_closed(void *data)
@@ -390,6 +415,7 @@ static const struct exchange_ops ops = {
     .answer = on_answer,
     .failed = on_failed,
     .moved = conn_moved,
+    .payload = bill_payload,
     .closed = on_closed,
 };
 

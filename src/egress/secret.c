@@ -350,3 +350,11 @@ void secret_done(struct secret *secret)
     sodium_free(secret->value); // wipes it
     *secret = (struct secret){0};
 }
+
+int secrets_have(struct secrets *secrets, int64_t tenant, const char *name, struct err *err)
+{
+    struct secret_row row = {0};
+    int r = db_secret_get(secrets->db, tenant, name, &row, err);
+    secret_row_done(&row);
+    return r;
+}

@@ -54,3 +54,5 @@ struct secret {
 int secrets_get(struct secrets *secrets, int64_t tenant, const char *name, struct secret *ret,
                 struct err *err);
 void secret_done(struct secret *secret);
+// Whether there is one of that name, without looking into it. 1, 0, -1.
+int secrets_have(struct secrets *secrets, int64_t tenant, const char *name, struct err *err);

@@ -61,8 +61,9 @@ struct guest {
         gauges_seen; // when an exec ended last: what was felt since then is the next ones'
     int listens;     // the next two are there: kept for a client that comes later
     int listen_tcp, listen_udp;
-    int holds;        // what the keeper gave to be held
-    unsigned n_execs; // entries ever used
+    int listens_unix, listen_unix; // the same of the socket in the box's files
+    int holds;                     // what the keeper gave to be held
+    unsigned n_execs;              // entries ever used
     struct exec execs[GUEST_EXECS_MAX];
 };
 
@@ -121,6 +122,7 @@ void guest_forget(struct guest *guest, const struct guest_forget *msg);
 void guest_hand(const struct guest_plain *msg);
 void guest_dial(const struct guest_dial *msg);
 void guest_listen(struct guest *guest, const struct guest_listen *msg);
+void guest_listen_unix(struct guest *guest, const struct guest_listen_unix *msg);
 void guest_hold(struct guest *guest, struct wire_fds *fds);
 // Enters B, as root there without the powers that root in a box shall not have. 0, or -1 and errno.
 int guest_enter_box(uint32_t uid, uint32_t gid);

@@ -23,6 +23,7 @@ static union {
     struct guest_forget forget;
     struct guest_dial dial;
     struct guest_listen listen;
+    struct guest_listen_unix listen_unix;
     struct guest_adopt adopt;
     char bytes[WIRE_MSG_MAX];
 } inbox;
@@ -78,6 +79,10 @@ static void handle(struct guest *guest, size_t len, struct wire_fds *fds)
     case GUEST_LISTEN:
         if (len == sizeof inbox.listen && guest->slot != 0)
             guest_listen(guest, &inbox.listen);
+        break;
+    case GUEST_LISTEN_UNIX:
+        if (len == sizeof inbox.listen_unix && guest->slot != 0)
+            guest_listen_unix(guest, &inbox.listen_unix);
         break;
     case GUEST_ADOPT:
         if (len == sizeof inbox.adopt && guest->slot != 0)

@@ -3,11 +3,14 @@
 // does file work with the box's own eyes.
 #include <errno.h>
 #include <netinet/in.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -146,6 +149,70 @@ void guest_listen(struct guest *guest, const struct guest_listen *msg)
     }
     const int fds[] = {guest->listen_tcp, guest->listen_udp};
     give(msg->head.id, r, fds, 2, guest->holds);
+}
+
+// --- a socket in the box's files
+
+// In a child that is root in the box, and nothing outside: the socket is ours, its name is there.
+// Nobody can be asked to wait here: these are calls about the box's own disk.
+static int name_socket(int fd)
+{
+    struct sockaddr_un here = {.sun_family = AF_UNIX, .sun_path = GUEST_SOCKET_PATH};
+    (void)umask(022);
+    if ((mkdir("/run", 0755) < 0 && errno != EEXIST) ||
+        (mkdir(GUEST_SOCKET_DIR, 0755) < 0 && errno != EEXIST))
+        return errno;
+    if (unlink(GUEST_SOCKET_PATH) < 0 && errno != ENOENT)
+        return errno;
+    if (fd < 0)
+        return 0;
+    (void)umask(0111); // for everybody in the box
+    if (bind(fd, (struct sockaddr *)&here, sizeof here) < 0 || listen(fd, LISTEN_BACKLOG) < 0)
+        return errno;
+    return 0;
+}
+
+static _Noreturn void become_namer(int fd)
+{
+    _exit(guest_enter_box(0, 0) < 0 ? errno : name_socket(fd));
+}
+
+// -1: only what is there is removed. 0 or -errno.
+static int name_in_box(int fd)
+{
+    int status = 0;
+    // We stand still meanwhile, as for an exec.
+    long pid = syscall(SYS_clone, CLONE_VFORK | SIGCHLD, NULL, NULL, NULL, NULL);
+    if (pid == 0)
+        become_namer(fd);
+    if (pid < 0)
+        return -errno;
+    if (waitpid((pid_t)pid, &status, 0) < 0)
+        return -errno;
+    return WIFEXITED(status) ? -WEXITSTATUS(status) : -EINTR;
+}
+
+static int open_unix(int *ret)
+{
+    auto_fd fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int r = fd < 0 ? -errno : name_in_box(fd);
+    if (r == 0)
+        *ret = TAKE_FD(fd);
+    return r;
+}
+
+void guest_listen_unix(struct guest *guest, const struct guest_listen_unix *msg)
+{
+    int r = 0;
+    if (!msg->on && guest->listens_unix) {
+        fd_close(guest->listen_unix);
+        guest->listens_unix = 0;
+        r = name_in_box(-1);
+    } else if (msg->on && !guest->listens_unix) {
+        r = open_unix(&guest->listen_unix);
+        guest->listens_unix = r == 0;
+    }
+    give(msg->head.id, r, &guest->listen_unix, msg->on ? 1 : 0, 0);
 }
 
 // What steers the box's connections to the listener lives as long as a descriptor of it does.

@@ -59,6 +59,7 @@ static const char *reason_of(unsigned status)
         {200, "OK"                             },
         {400, "Bad Request"                    },
         {401, "Unauthorized"                   },
+        {402, "Payment Required"               },
         {403, "Forbidden"                      },
         {404, "Not Found"                      },
         {405, "Method Not Allowed"             },
@@ -140,6 +141,7 @@ static void begin_body(struct exchange *x)
 {
     h1_framing_init(&x->answer_body, &x->answer);
     x->convert = AS_IT_IS;
+    x->payload_ended = false;
     if (x->answer.body == H1_TO_END && !x->client_old)
         x->convert = INTO_CHUNKS;
     else if (x->answer.body == H1_CHUNKED && x->client_old)
@@ -221,6 +223,15 @@ bool exchange_take_answer(struct exchange *x)
 
 // --- bodies
 
+// False: the owner has had enough of it.
+static bool show(struct exchange *x, const char *data, size_t len)
+{
+    if (x->ops->payload == NULL || x->ops->payload(x->data, EXCHANGE_ANSWER, data, len) == 0)
+        return true;
+    exchange_cut(x);
+    return false;
+}
+
 // All that has come is one chunk.
 static bool into_chunks(struct exchange *x)
 {
@@ -230,6 +241,8 @@ static bool into_chunks(struct exchange *x)
     if (lane->ready > 0 || (len == 0 && !ends) || x->answer_body.done)
         return false;
     if (len > 0) {
+        if (!show(x, lane_fresh(lane), len))
+            return true;
         (void)buf_printf(&lane->lead, "%zx\r\n", len);
         memcpy(lane->data + lane->end, "\r\n", CHUNK_END);
         lane->end += CHUNK_END;
@@ -251,8 +264,10 @@ static bool out_of_chunks(struct exchange *x)
         bool next_is_data = h1_framing_in_data(&x->answer_body);
         if (!next_is_data && lane->ready > 0)
             break; // what is around a chunk is cut out when all before it has gone
-        size_t n =
-            h1_framing_next(&x->answer_body, lane_fresh(lane), lane_fresh_len(lane), &is_data);
+        const char *at = lane_fresh(lane);
+        size_t n = h1_framing_next(&x->answer_body, at, lane_fresh_len(lane), &is_data);
+        if (is_data && n > 0 && !show(x, at, n))
+            return true;
         if (is_data)
             lane->ready += n;
         else
@@ -268,7 +283,9 @@ static bool as_it_is(struct exchange *x)
     size_t len = lane_fresh_len(lane);
     if (len == 0 || x->answer_body.done)
         return false;
-    size_t n = h1_framing_feed(&x->answer_body, lane_fresh(lane), len);
+    size_t n;
+    if (!exchange_feed_body(x, EXCHANGE_ANSWER, &x->answer_body, lane_fresh(lane), len, &n))
+        return true;
     lane->ready += n;
     return n > 0;
 }
@@ -290,7 +307,7 @@ static bool ended(struct exchange *x)
     return true;
 }
 
-bool exchange_feed_answer(struct exchange *x)
+static bool feed(struct exchange *x)
 {
     bool moved = false;
     switch (x->convert) {
@@ -303,11 +320,23 @@ bool exchange_feed_answer(struct exchange *x)
         moved = out_of_chunks(x);
         break;
     }
+    if (x->state == X_DEAD)
+        return true;
     if (x->answer_body.bad) {
         exchange_fail(x, 0, "its body is not chunked as it says");
         return true;
     }
     return moved || ended(x);
+}
+
+bool exchange_feed_answer(struct exchange *x)
+{
+    bool moved = feed(x);
+    if (x->state == X_BODY && x->answer_body.done && !x->payload_ended) {
+        x->payload_ended = true;
+        (void)show(x, NULL, 0);
+    }
+    return moved || x->state == X_DEAD;
 }
 
 // --- after a 101

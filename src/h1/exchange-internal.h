@@ -123,9 +123,15 @@ struct exchange {
     bool begun;                      // some of the final answer is with the client
     bool reused, retried, ask_again;
     bool pumping, kicked;
+    bool payload_ended; // the owner was told that the answer is whole
 };
 
 void exchange_pump(struct exchange *x);
+// Both sockets are closed, and the client sees that the answer is not whole.
+void exchange_cut(struct exchange *x);
+// As h1_framing_feed, and shows the owner what is the body's own. False: the exchange is over.
+bool exchange_feed_body(struct exchange *x, enum exchange_way way, struct h1_framing *body,
+                        const char *data, size_t len, size_t *ret);
 void exchange_kick(struct exchange *x); // pumps soon, from the loop
 // The upstream is of no use any more.
 void exchange_drop_up(struct exchange *x);

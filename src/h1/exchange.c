@@ -260,11 +260,29 @@ static void append_failure(struct exchange *x, const struct err *err)
 }
 
 // A client of HTTP/1.0 would take a plain end for the answer's.
-static void cut(struct exchange *x)
+void exchange_cut(struct exchange *x)
 {
     struct linger now = {.l_onoff = 1};
     (void)setsockopt(x->client->fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
     exchange_stop(x);
+}
+
+bool exchange_feed_body(struct exchange *x, enum exchange_way way, struct h1_framing *body,
+                        const char *data, size_t len, size_t *ret)
+{
+    bool is_data;
+    *ret = 0;
+    while (*ret < len && !body->done && !body->bad) {
+        const char *at = data + *ret;
+        size_t n = h1_framing_next(body, at, len - *ret, &is_data);
+        if (is_data && n > 0 && x->ops->payload != NULL &&
+            x->ops->payload(x->data, way, at, n) != 0) {
+            exchange_cut(x);
+            return false;
+        }
+        *ret += n;
+    }
+    return true;
 }
 
 void exchange_fail(struct exchange *x, int sys_errno, const char *why)
@@ -278,7 +296,7 @@ void exchange_fail(struct exchange *x, int sys_errno, const char *why)
         return;
     }
     if (x->begun || x->state == X_TUNNEL) {
-        cut(x);
+        exchange_cut(x);
         return;
     }
     struct err err;

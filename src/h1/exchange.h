@@ -32,6 +32,8 @@ struct upstream {
     void *stream;
 };
 
+enum exchange_way { EXCHANGE_REQUEST, EXCHANGE_ANSWER };
+
 struct exchange_ops {
     // A request's head has come. The owner decides, now or later, by exactly one of
     // exchange_forward, exchange_refuse, exchange_refuse_raw, exchange_release and exchange_stop.
@@ -51,6 +53,10 @@ struct exchange_ops {
     // Bytes of one message pair have moved (for counting and for activity); may be NULL. Not 0:
     // stop at once.
     int (*moved)(void *data, uint64_t to_upstream, uint64_t to_client);
+    // Bytes of a body as it passes, without the frame of its chunks, before the other side gets
+    // them; may be NULL. `len` 0, of answers: that was all of it, also where there is none. Not 0:
+    // it is cut off here, and the other side sees that it is not whole.
+    int (*payload)(void *data, enum exchange_way way, const void *bytes, size_t len);
     // The client's connection is over and closed. The exchange is freed after this.
     void (*closed)(void *data);
 };

@@ -74,7 +74,9 @@ bool exchange_feed_request(struct exchange *x)
     size_t len = lane_fresh_len(lane);
     if (x->request_body.done || len == 0)
         return false;
-    size_t n = h1_framing_feed(&x->request_body, lane_fresh(lane), len);
+    size_t n;
+    if (!exchange_feed_body(x, EXCHANGE_REQUEST, &x->request_body, lane_fresh(lane), len, &n))
+        return true;
     lane->ready += n;
     if (!x->request_body.bad)
         return n > 0;

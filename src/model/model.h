@@ -32,8 +32,8 @@ void model_access_done(struct model_access *access); // takes zeros
 struct model_config {
     uv_loop_t *loop;
     const char *ca_file; // trusted beside the machine's; "": none
-    // Whether a guarded access may be connected to this address.
-    bool (*may_connect)(void *data, const struct sockaddr *address);
+    // Whether a guarded access may be connected to this address, by TLS or without.
+    bool (*may_connect)(void *data, const struct sockaddr *address, bool tls);
     void *data;
 };
 int model_open(const struct model_config *config, struct model **ret, struct err *err);

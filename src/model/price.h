@@ -8,7 +8,9 @@
 
 struct model_usage { // tokens, but for the last two: requests of server tools
     int64_t input, output;
-    int64_t cache_write, cache_write_1h, cache_read; // beside `input`, not in it
+    // Beside `input`, not in it; and the two kinds of writing beside each other (together they are
+    // what the API calls cache_creation_input_tokens).
+    int64_t cache_write, cache_write_1h, cache_read;
     int64_t searches, fetches;
 };
 
@@ -16,10 +18,11 @@ struct model_usage { // tokens, but for the last two: requests of server tools
 const char *model_resolve(const char *name);
 // [A-Za-z0-9][A-Za-z0-9._:@/-]*, of at most 127 characters, maybe with a "[1m]" behind it.
 bool model_name_valid(const char *name);
-// What that usage costs. Ids that are not in the table are priced like the dearest that is current:
-// a budget shall not be passed by a name. `ret_known` (may be NULL): it is in the table, also with
-// a date behind it ("claude-sonnet-4-5-20250929").
+// What that usage costs. Ids that are not in the table are priced like the dearest that is: a
+// budget shall not be passed by a name. `ret_known` (may be NULL): it is in the table, also with a
+// date behind it ("claude-sonnet-4-5-20250929").
 int64_t model_cost(const char *id, const struct model_usage *usage, bool *ret_known);
 int64_t model_max_output(const char *id);                    // tokens
+int64_t model_context(const char *id);                       // tokens
 int64_t model_usage_tokens(const struct model_usage *usage); // all of them together
 void model_usage_add(struct model_usage *sum, const struct model_usage *one);

@@ -75,6 +75,11 @@ static int64_t or_default(uint64_t value, uint64_t fallback)
     return (int64_t)(value != 0 ? value : fallback);
 }
 
+int64_t settings_budget(int64_t given)
+{
+    return given > 0 ? given : -1;
+}
+
 static int check_settings(struct fleet *fleet, const struct sandbox_row *row, struct err *err)
 {
     struct box_limits limits = {
@@ -122,6 +127,9 @@ static void fill_row(struct fleet *fleet, int64_t tenant, const struct sandbox_s
         .secrets = mem_copy_text(settings->secrets),
         .languages = mem_copy_text(settings->languages),
         .shared_zygote = !settings->own_zygote,
+        .destroy_after_ms = settings->destroy_after_ms,
+        .budget_cost = settings_budget(settings->budget_cost),
+        .budget_tokens = settings_budget(settings->budget_tokens),
         .created_ms = now,
         .updated_ms = now,
         .active_ms = now,
@@ -142,7 +150,9 @@ static bool same_settings(const struct sandbox_row *a, const struct sandbox_row 
            a->ephemeral == b->ephemeral && same_text(a->env, b->env) &&
            same_text(a->labels, b->labels) && same_text(a->user_id, b->user_id) &&
            same_text(a->network, b->network) && same_text(a->secrets, b->secrets) &&
-           same_text(a->languages, b->languages) && a->shared_zygote == b->shared_zygote;
+           same_text(a->languages, b->languages) && a->shared_zygote == b->shared_zygote &&
+           a->destroy_after_ms == b->destroy_after_ms && a->budget_cost == b->budget_cost &&
+           a->budget_tokens == b->budget_tokens;
 }
 
 static int use_existing(struct sandbox *s, const struct sandbox_row *wanted, struct err *err)

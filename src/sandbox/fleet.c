@@ -228,7 +228,7 @@ struct sandbox *fleet_add(struct fleet *fleet, struct sandbox_row *row)
     return s;
 }
 
-static struct sandbox *in_memory(struct fleet *fleet, int64_t tenant, const char *id)
+struct sandbox *fleet_in_memory(struct fleet *fleet, int64_t tenant, const char *id)
 {
     char key[160];
     int n = snprintf(key, sizeof key, "%lld/%s", (long long)tenant, id);
@@ -239,7 +239,7 @@ static struct sandbox *in_memory(struct fleet *fleet, int64_t tenant, const char
 struct sandbox *fleet_look_up(struct fleet *fleet, int64_t tenant, const char *id, struct err *err)
 {
     struct sandbox_row row = {0};
-    struct sandbox *s = in_memory(fleet, tenant, id);
+    struct sandbox *s = fleet_in_memory(fleet, tenant, id);
     if (s != NULL)
         return s;
     if (fleet_tenant(fleet, tenant, err) == NULL ||
@@ -330,8 +330,10 @@ static void on_tick(uv_timer_t *timer)
     int64_t now = clock_ns();
     size_t at = 0;
     struct sandbox *s;
-    if (++fleet->ticks % STORE_TICKS == 0)
+    if (++fleet->ticks % STORE_TICKS == 0) {
         store_activity(fleet);
+        due_sweep(fleet); // by what was just stored
+    }
     while ((s = map_next(&fleet->sandboxes, &at)) != NULL) {
         if (is_idle(s, now)) {
             sandbox_sleep(s, "idle", NULL, NULL);
@@ -363,9 +365,27 @@ const struct timing *fleet_timing(const struct fleet *fleet, enum fleet_timing w
     return &fleet->timings[which];
 }
 
+const struct recent *fleet_recent(const struct fleet *fleet, enum fleet_timing which)
+{
+    return &fleet->recent[which];
+}
+
+int64_t fleet_running_of(const struct fleet *fleet, int64_t tenant)
+{
+    char key[24];
+    (void)snprintf(key, sizeof key, "%lld", (long long)tenant);
+    const struct tenant *t = map_get(&fleet->tenants, key);
+    return t != NULL ? (int64_t)t->running : 0;
+}
+
 void fleet_time(struct fleet *fleet, enum fleet_timing which, int64_t ns)
 {
-    struct timing *t = &fleet->timings[which];
+    recent_add(&fleet->recent[which], clock_ns(), ns);
+    timing_add(&fleet->timings[which], ns);
+}
+
+void timing_add(struct timing *t, int64_t ns)
+{
     double seconds = (double)ns / (double)NS_PER_S;
     unsigned i = 0;
     while (i < TIMING_BUCKETS && seconds > timing_bounds[i])

@@ -6,6 +6,7 @@
 
 #include "base/err.h"
 #include "sandbox/sandbox.h"
+#include "wire/guest-msg.h"
 
 enum {
     REACH_PROXY_PORT = 3128, // of the egress proxy on the box's loopback
@@ -25,6 +26,15 @@ void sandbox_dial(struct sandbox *s, uint16_t port, dial_fn fn, void *data);
 // again, the same listeners come back.
 typedef void (*listen_fn)(void *data, int tcp_fd, int udp_fd, const struct err *err);
 void sandbox_listen(struct sandbox *s, listen_fn fn, void *data);
+
+// A stream listener at REACH_MODEL_SOCKET in the box's own files, for whoever is in the box;
+// non-blocking, the callee's. The guest keeps it: asked again, also by a later daemon, the same one
+// comes back, with whoever has connected meanwhile. ERR_UNSUPPORTED: the box is of an older
+// version, and gets it with its next wake. Calls back exactly once, perhaps before it returns.
+#define REACH_MODEL_SOCKET GUEST_SOCKET_PATH
+typedef void (*listen_model_fn)(void *data, int fd, const struct err *err);
+void sandbox_listen_model(struct sandbox *s, listen_model_fn fn, void *data);
+void sandbox_unlisten_model(struct sandbox *s); // it is gone from the box
 
 // Called when a sandbox gets a box (also one it had before a restart), or loses it, or its network
 // settings have changed: the egress side opens and closes its listeners. One for the fleet.

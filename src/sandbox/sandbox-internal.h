@@ -6,6 +6,7 @@
 #pragma once
 
 #include "base/map.h"
+#include "base/recent.h"
 #include "box/client.h"
 #include "sandbox/job.h"
 #include "sandbox/reach.h"
@@ -108,6 +109,7 @@ struct fleet {
     unsigned running, starting;
     struct fleet_stats counted;
     struct timing timings[TIMING_MAX];
+    struct recent recent[TIMING_MAX];
     uv_timer_t *ticker;
     unsigned ticks;
     int64_t memory_seen_ns;
@@ -126,6 +128,7 @@ struct fleet {
 struct sandbox *fleet_add(struct fleet *fleet, struct sandbox_row *row);
 // In memory or from its row. NULL: there is none (err untouched), or err.
 struct sandbox *fleet_look_up(struct fleet *fleet, int64_t tenant, const char *id, struct err *err);
+struct sandbox *fleet_in_memory(struct fleet *fleet, int64_t tenant, const char *id); // or NULL
 struct tenant *fleet_tenant(struct fleet *fleet, int64_t number, struct err *err); // NULL: err
 void fleet_quotas(struct fleet *fleet, struct tenant *tenant, const struct tenant_row *row);
 void name_make(char *ret, size_t size, const char *prefix); // prefix and 12 random letters
@@ -147,6 +150,12 @@ void fleet_remove(struct sandbox *s); // nobody finds it any more
 int admit_sandbox(struct fleet *fleet, const struct tenant *tenant, uint64_t disk, struct err *err);
 int admit_box(struct fleet *fleet, const struct tenant *tenant, const struct box_limits *limits,
               struct err *err);
+
+int64_t settings_budget(int64_t given); // create.c: as a row has it
+
+// --- due.c: sandboxes that nobody has used for their destroyAfter
+
+void due_sweep(struct fleet *fleet); // some of them go
 
 // --- lifecycle.c
 

@@ -56,6 +56,7 @@ struct fleet_stats {
     uint32_t restarts; // of the daemon
 };
 void fleet_stats(const struct fleet *fleet, struct fleet_stats *ret);
+int64_t fleet_running_of(const struct fleet *fleet, int64_t tenant); // boxes of one tenant
 
 // Histograms of seconds, for /metrics.
 enum fleet_timing { TIMING_CREATE, TIMING_WAKE, TIMING_EXEC, TIMING_CELL, TIMING_MAX };
@@ -66,7 +67,10 @@ struct timing {
     uint64_t count;
     double sum;
 };
+void timing_add(struct timing *timing, int64_t ns);
 const struct timing *fleet_timing(const struct fleet *fleet, enum fleet_timing which);
+struct recent; // the same of the last minutes (base/recent.h)
+const struct recent *fleet_recent(const struct fleet *fleet, enum fleet_timing which);
 void fleet_time(struct fleet *fleet, enum fleet_timing which, int64_t ns);
 void fleet_count_end(struct fleet *fleet, enum end_reason reason);
 
@@ -135,6 +139,12 @@ void sandbox_patch(struct sandbox *s, const struct sandbox_settings *settings, u
 typedef void (*sandbox_usage_fn)(void *data, const struct keeper_used *used, const struct err *err);
 // ERR_UNAVAILABLE when it does not run.
 void sandbox_usage(struct sandbox *s, sandbox_usage_fn fn, void *data);
+
+// What was spent on models, as db_spend_add, known at once to whoever has the sandbox in memory,
+// too.
+int fleet_spend(struct fleet *fleet, const struct spend_row *row, struct err *err);
+// The copy in memory alone, of one whose row db_spend_add has changed.
+void sandbox_spent(struct sandbox *s, int64_t cost, int64_t tokens);
 
 // Activity: something is at work for it until sandbox_idle. It does not fall asleep meanwhile.
 void sandbox_busy(struct sandbox *s);

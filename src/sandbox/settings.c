@@ -58,6 +58,12 @@ static void set_plain(const struct patch *p)
         row->keep_alive = p->row.keep_alive;
     if (p->which & PATCH_ZYGOTE)
         row->shared_zygote = p->row.shared_zygote;
+    if (p->which & PATCH_DESTROY_AFTER)
+        row->destroy_after_ms = p->row.destroy_after_ms;
+    if (p->which & PATCH_BUDGET) {
+        row->budget_cost = p->row.budget_cost;
+        row->budget_tokens = p->row.budget_tokens;
+    }
 }
 
 static int patch_rows(struct patch *p, struct err *err)
@@ -176,6 +182,9 @@ static struct patch *patch_new(struct sandbox *s, const struct sandbox_settings 
         which & PATCH_SLEEP_AFTER ? settings->sleep_after_ms : s->row.sleep_after_ms;
     p->row.keep_alive = which & PATCH_KEEP_ALIVE ? settings->keep_alive : s->row.keep_alive;
     p->row.shared_zygote = !settings->own_zygote;
+    p->row.destroy_after_ms = settings->destroy_after_ms;
+    p->row.budget_cost = settings_budget(settings->budget_cost);
+    p->row.budget_tokens = settings_budget(settings->budget_tokens);
     p->row.env = copy_if(which & PATCH_ENV, settings->env);
     p->row.labels = copy_if(which & PATCH_LABELS, settings->labels);
     p->row.network = copy_if(which & PATCH_NETWORK, settings->network);

@@ -30,6 +30,8 @@ enum guest_type {
     GUEST_ADOPT, // guest_adopt + [seat], from the keeper: a process that came into the box by
                  // another way becomes an exec -> as GUEST_EXEC
     GUEST_SEATED, // guest_plain + [4 ends], from the guest to the fork
+    // since version 3
+    GUEST_LISTEN_UNIX, // guest_listen_unix -> GUEST_GIVEN + [listener]; the same one again
     GUEST_TYPE_MAX,
 };
 
@@ -132,6 +134,16 @@ struct guest_dial {
 struct guest_listen { // on all addresses of the box
     struct wire_head head;
     uint32_t tcp_port, udp_port;
+};
+
+// A socket in the box's own files, made by root in the box with its own eyes: whatever lies in the
+// way is the box's affair. One of a kind, and so is its path.
+#define GUEST_SOCKET_DIR  "/run/cay"
+#define GUEST_SOCKET_PATH GUEST_SOCKET_DIR "/anthropic.sock"
+struct guest_listen_unix {
+    struct wire_head head;
+    uint32_t on; // 0: it is closed and removed, and GUEST_GIVEN has none
+    uint32_t pad;
 };
 
 // A fork of a zygote, child of the guest's and in the box with all that keeps user code there,

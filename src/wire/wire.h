@@ -13,7 +13,7 @@
 // A program that was upgraded speaks with boxes that an older one made: those of the version before
 // are still understood. (Tests build a program of the next version.)
 #ifndef CAY_WIRE_VERSION
-#    define CAY_WIRE_VERSION 2
+#    define CAY_WIRE_VERSION 3
 #endif
 
 enum {

@@ -56,6 +56,7 @@ CHECK_CASE(defaults)
     assert_string_equal(conf.data, "/var/lib/cay");
     assert_string_equal(conf.token, "");
     assert_false(conf.behind_proxy);
+    assert_string_equal(conf.auth, "token");
     assert_int_equal(conf.boxes, 1024);
     assert_int_equal(conf.volume, 64ull << 30);
     assert_int_equal(conf.sleep_after_ms, 600000);
@@ -106,6 +107,7 @@ CHECK_CASE(errors_say_what_and_where)
         {"drain = soon",           "drain"                                               },
         {"behind-proxy = perhaps", "neither yes nor no"                                  },
         {"log-level = loud",       "error, warn, info, debug"                            },
+        {"auth = maybe",           "neither token nor none"                              },
         {"listen = 1\x01",         "listen"                                              },
         {"= x",                    "unknown setting ''"                                  },
     };

@@ -127,7 +127,9 @@ static void assert_same(const struct sandbox_row *a, const struct sandbox_row *b
     assert_int_equal(a->shared_zygote, b->shared_zygote);
     assert_true(a->box == b->box && a->run == b->run && a->boxes == b->boxes);
     assert_true(a->created_ms == b->created_ms && a->updated_ms == b->updated_ms);
-    assert_true(a->active_ms == b->active_ms);
+    assert_true(a->active_ms == b->active_ms && a->destroy_after_ms == b->destroy_after_ms);
+    assert_true(a->budget_cost == b->budget_cost && a->budget_tokens == b->budget_tokens);
+    assert_true(a->spent_cost == b->spent_cost && a->spent_tokens == b->spent_tokens);
 }
 
 CHECK_CASE(a_sandbox)
@@ -163,6 +165,9 @@ CHECK_CASE(a_sandbox)
         .secrets = (char[]){"[\"a\",\"b\"]"},
         .languages = (char[]){"[\"bash\",\"python\"]"},
         .shared_zygote = true,
+        .destroy_after_ms = 10,
+        .budget_cost = INT64_MAX,
+        .budget_tokens = -1,
         .box = 6,
         .run = INT64_MIN,
         .boxes = 7,

@@ -89,6 +89,34 @@ CHECK_CASE(a_newer_one)
     must_refuse(ERR_UNSUPPORTED, "newer");
 }
 
+// As it was before there were results: with a sandbox that knows nothing of what came after.
+CHECK_CASE(an_older_one)
+{
+    MUST(db_open(kit_path, &kit_db, &err));
+    (void)kit_sandbox("a");
+    db_close(kit_db);
+    kit_db = NULL;
+    kit_exec("DROP TABLE results; DROP TABLE held; DROP TABLE spend; DROP TABLE spend_hours;"
+             "DROP TABLE codes; DROP INDEX sandboxes_due;"
+             "ALTER TABLE sandboxes DROP COLUMN destroy_after_ms;"
+             "ALTER TABLE sandboxes DROP COLUMN budget_cost;"
+             "ALTER TABLE sandboxes DROP COLUMN budget_tokens;"
+             "ALTER TABLE sandboxes DROP COLUMN spent_cost;"
+             "ALTER TABLE sandboxes DROP COLUMN spent_tokens;"
+             "PRAGMA user_version = 6");
+    struct sandbox_row row = {0};
+    MUST(db_open(kit_path, &kit_db, &err));
+    MUST_BE(db_sandbox_get(kit_db, 1, "a", &row, &err), 1);
+    assert_int_equal(row.destroy_after_ms, 0);
+    assert_int_equal(row.budget_cost, -1);
+    assert_int_equal(row.budget_tokens, -1);
+    assert_int_equal(row.spent_cost, 0);
+    sandbox_row_done(&row);
+    struct spend_row spend = {.tenant = 1, .sandbox_number = 1, .cost = 5};
+    MUST(db_spend_add(kit_db, &spend, &err));
+    assert_string_equal(kit_ask("SELECT spent_cost FROM sandboxes"), "5");
+}
+
 CHECK_CASE(a_damaged_one)
 {
     MUST(db_open(kit_path, &kit_db, &err));
@@ -418,10 +446,10 @@ CHECK_CASE(no_checkpoints)
 
 CHECK_MAIN(KIT_CASE(opens_and_opens_again), KIT_CASE(no_descriptor_stays_open),
            DIR_CASE(what_is_no_database), DIR_CASE(somebody_elses), DIR_CASE(a_newer_one),
-           DIR_CASE(a_damaged_one), DIR_CASE(no_directory), DIR_CASE(an_empty_file_is_a_new_one),
-           KIT_CASE(all_or_nothing), KIT_CASE(transactions_do_not_nest), KIT_CASE(somebody_writes),
-           KIT_CASE(a_full_disk), KIT_CASE(a_file_that_cannot_grow),
-           KIT_CASE(a_database_that_cannot_be_written),
+           DIR_CASE(an_older_one), DIR_CASE(a_damaged_one), DIR_CASE(no_directory),
+           DIR_CASE(an_empty_file_is_a_new_one), KIT_CASE(all_or_nothing),
+           KIT_CASE(transactions_do_not_nest), KIT_CASE(somebody_writes), KIT_CASE(a_full_disk),
+           KIT_CASE(a_file_that_cannot_grow), KIT_CASE(a_database_that_cannot_be_written),
            KIT_CASE(tokens_are_synced_and_the_rest_is_not), KIT_CASE(a_sync_that_fails_is_told),
            KIT_CASE(the_log_is_begun_anew), KIT_CASE(a_quiet_database_is_left_alone),
            KIT_CASE(checkpoints_beside_writes), KIT_CASE(no_checkpoints))

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// The room's own state.
+#pragma once
+
+#include "agents/agents.h"
+#include "agents/run.h"
+#include "base/map.h"
+
+enum { RUN_BODY_MAX = 8 * 1024 * 1024 };
+
+struct agents {
+    struct agents_config config;
+    bool closing;
+    struct map runs;  // by id: all that are in memory
+    struct run *kept; // that have ended, newest first; a reference each
+    size_t log_bytes;
+    struct agents_stats stats;
+};
+
+void runs_close(struct agents *agents);

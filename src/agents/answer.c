@@ -1,0 +1,568 @@
+// SPDX-License-Identifier: Apache-2.0
+// A question on its way: asked, written, run, perhaps repaired, answered. The sandbox is asked for
+// when the first words of code come, so that it is there when the last ones do.
+#include "agents/answer.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agents/answer-internal.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/show.h"
+
+enum {
+    MODEL_TIMEOUT_MS = 300 * 1000,
+    SLEEP_AFTER_MS = 60 * 1000,
+    DESTROY_AFTER_MS = 3600 * 1000,
+    WORDS_TOLD = 2000, // of an answer without code
+};
+
+static void ask(struct answer *a);
+
+// --- memory, events, the end
+
+void answer_unref(struct answer *a)
+{
+    if (--a->refs > 0)
+        return;
+    clean_stream_free(a->stream);
+    written_free(a->before);
+    written_free(a->after);
+    cell_whole_done(&a->whole);
+    buf_done(&a->messages);
+    buf_done(&a->code);
+    buf_done(&a->rest[0]);
+    buf_done(&a->rest[1]);
+    free(a->question);
+    free(a->model);
+    free(a->sandbox_id);
+    free(a->context);
+    free(a->error);
+    run_unref(a->run);
+    free(a);
+}
+
+struct json *answer_event(struct json *j, struct buf *buf)
+{
+    buf_init(buf, EVENT_MAX);
+    json_init(j, buf);
+    json_open_object(j);
+    return j;
+}
+
+void answer_emit(struct answer *a, const char *type, struct json *j)
+{
+    json_close_object(j);
+    if (json_finish(j) == 0)
+        run_event(a->run, type, j->buf);
+    buf_done(j->buf);
+}
+
+static void emit_str(struct answer *a, const char *type, const char *key, const char *text)
+{
+    struct buf buf;
+    struct json j;
+    show_str(answer_event(&j, &buf), key, text);
+    answer_emit(a, type, &j);
+}
+
+static void on_destroyed(void *data, struct sandbox *s, bool created, const struct err *err)
+{
+    (void)data;
+    (void)s;
+    (void)created;
+    (void)err; // it is destroyed later, then
+}
+
+// What nothing was run in is of no use to anybody.
+static void leave_sandbox(struct answer *a)
+{
+    struct sandbox *s = a->s;
+    if (s == NULL)
+        return;
+    if (a->is_up)
+        sandbox_idle(s);
+    if (a->fresh && !a->has_run)
+        sandbox_destroy(s, on_destroyed, NULL);
+    sandbox_unref(s);
+    a->s = NULL;
+}
+
+void answer_finish(struct answer *a, const struct run_end *end, const struct buf *body)
+{
+    a->over = true;
+    agents_cancel(a->call);
+    a->call = NULL;
+    answer_let_go(a);
+    run_end(a->run, end, body);
+    leave_sandbox(a);
+    answer_unref(a);
+}
+
+void answer_fail(struct answer *a, const struct failure *failure)
+{
+    auto_buf body;
+    int64_t total_ns = clock_ns() - a->start_ns;
+    const struct run_end end = {
+        .status = failure->status,
+        .error_code = failure->error_code,
+        .sandbox = a->s != NULL && a->has_run ? sandbox_row(a->s)->id : NULL,
+        .model = a->model,
+        .usage = a->usage,
+        .cost = a->cost,
+        .generation_ms = a->generation_ns / NS_PER_MS,
+        .total_ms = total_ns / NS_PER_MS,
+        .retry_after_ms = failure->retry_after_ms,
+    };
+    buf_init(&body, EVENT_MAX);
+    failure_write(failure, run_id(a->run), &body);
+    answer_finish(a, &end, &body);
+}
+
+static void say(struct answer *a, const char *error_code, const char *error)
+{
+    a->error_code = error_code;
+    free(a->error);
+    a->error = mem_copy_text(error);
+}
+
+static void on_cancel(void *data)
+{
+    struct answer *a = data;
+    a->refs++;
+    if (a->cell != NULL)
+        cell_cancel(a->cell);
+    if (!a->over) { // the cell's end may have been its own
+        say(a, "CANCELLED", "it was cancelled");
+        answer_reply(a);
+    }
+    answer_unref(a);
+}
+
+// --- the sandbox
+
+static void run_if_ready(struct answer *a)
+{
+    if (a->over || !a->has_code || !a->is_up || a->listing != NULL)
+        return;
+    a->has_code = false;
+    answer_run_code(a);
+}
+
+static void on_before(void *data, struct written *list, const struct err *err)
+{
+    struct answer *a = data;
+    (void)err; // then all that is there afterwards counts as written
+    a->listing = NULL;
+    a->before = list;
+    run_if_ready(a);
+}
+
+static void on_awake(void *data, struct sandbox *s, bool created, const struct err *err)
+{
+    struct answer *a = data;
+    (void)created;
+    if (err != NULL && err->code != ERR_NONE) {
+        struct failure failure;
+        failure_of_err(err, &failure);
+        if (!a->over)
+            answer_fail(a, &failure);
+    } else if (!a->over) {
+        a->is_up = true;
+        sandbox_busy(s);
+        emit_str(a, "sandbox", "sandboxId", sandbox_row(s)->id);
+        if (!a->fresh)
+            a->listing = written_list(a->agents->config.loop, s, on_before, a);
+        run_if_ready(a);
+    }
+    answer_unref(a);
+}
+
+static void wake(struct answer *a)
+{
+    a->refs++;
+    sandbox_wake(a->s, on_awake, a);
+}
+
+static void on_created(void *data, struct sandbox *s, bool created, const struct err *err)
+{
+    struct answer *a = data;
+    struct failure failure;
+    (void)created;
+    if (s == NULL || (err != NULL && err->code != ERR_NONE)) {
+        failure_of_err(err, &failure);
+        if (!a->over)
+            answer_fail(a, &failure);
+    } else if (a->over) {
+        sandbox_destroy(s, on_destroyed, NULL);
+    } else {
+        a->s = sandbox_ref(s);
+        wake(a);
+    }
+    answer_unref(a);
+}
+
+static void ask_for_sandbox(struct answer *a)
+{
+    auto_buf labels, names;
+    if (a->asked_for)
+        return;
+    a->asked_for = true;
+    if (a->s != NULL) {
+        wake(a);
+        return;
+    }
+    buf_init(&labels, 256);
+    buf_init(&names, 256);
+    (void)buf_printf(&labels, "{\"cay.request\":\"%s\"}", run_id(a->run));
+    (void)buf_printf(&names, "[\"%s\"]", a->language->name);
+    const struct sandbox_settings settings = {
+        .sleep_after_ms = SLEEP_AFTER_MS,
+        .destroy_after_ms = DESTROY_AFTER_MS,
+        .labels = buf_str(&labels),
+        .languages = buf_str(&names),
+    };
+    a->refs++;
+    fleet_create(a->agents->config.fleet, run_tenant(a->run), &settings, on_created, a);
+}
+
+// --- the code is there
+
+static void emit_generated(struct answer *a)
+{
+    struct buf buf;
+    struct json j;
+    answer_event(&j, &buf);
+    json_key(&j, "code");
+    json_put_strn(&j, buf_str(&a->code), a->code.len);
+    show_bool(&j, "cached", a->cached);
+    show_int(&j, "attempt", a->attempt);
+    answer_emit(a, "generated", &j);
+}
+
+static void use_code(struct answer *a)
+{
+    a->refs++;
+    a->has_code = true;
+    a->code_ns = clock_ns();
+    emit_generated(a);
+    ask_for_sandbox(a);
+    run_if_ready(a);
+    answer_unref(a);
+}
+
+// A model that fails on a repair has not unmade what went before.
+static void reply_with_note(struct answer *a, const char *why)
+{
+    auto_buf text;
+    buf_init(&text, ANSWER_QUESTION_MAX);
+    (void)buf_printf(&text, "%s\n(it was not repaired: %s)", a->error != NULL ? a->error : "", why);
+    say(a, a->error_code, buf_str(&text));
+    answer_reply(a);
+}
+
+static void reply_without_code(struct answer *a, const char *error_code, const char *what,
+                               const struct buf *text)
+{
+    auto_buf error;
+    if (a->has_run) {
+        reply_with_note(a, what);
+        return;
+    }
+    buf_init(&error, WORDS_TOLD + 256);
+    (void)buf_append_str(&error, what);
+    if (text->len > 0)
+        (void)buf_printf(&error, ": %.*s", WORDS_TOLD, buf_str(text));
+    say(a, error_code, buf_str(&error));
+    answer_reply(a);
+}
+
+static void join_text(const struct model_result *result, struct buf *ret)
+{
+    size_t i;
+    json_t *block, *blocks = json_loadb(result->content, result->content_len, 0, NULL);
+    json_array_foreach(blocks, i, block)
+    {
+        const char *type = json_string_value(json_object_get(block, "type"));
+        const char *text = json_string_value(json_object_get(block, "text"));
+        if (type != NULL && strcmp(type, "text") == 0 && text != NULL)
+            (void)buf_append_str(ret, text);
+    }
+    json_decref(blocks);
+}
+
+static void take_message(struct answer *a, const struct model_result *result)
+{
+    auto_buf text, code;
+    buf_init(&text, CODE_MAX);
+    buf_init(&code, CODE_MAX);
+    join_text(result, &text);
+    bool found = clean_code(buf_str(&text), text.len, a->language->name, &code);
+    if (strcmp(result->stop_reason, "refusal") == 0) {
+        reply_without_code(a, "MODEL_REFUSED", "the model refused", &text);
+    } else if (strcmp(result->stop_reason, "max_tokens") == 0 || text.failed != 0) {
+        buf_reset(&text);
+        reply_without_code(a, "MAX_TOKENS",
+                           "the code was cut off: it is longer than maxTokens allows", &text);
+    } else if (!found) {
+        reply_without_code(a, "NO_CODE", "the model answered without code", &text);
+    } else {
+        buf_reset(&a->code);
+        (void)buf_append(&a->code, code.data, code.len);
+        use_code(a);
+    }
+}
+
+// --- the model
+
+static void on_code(void *data, const char *text, size_t len)
+{
+    struct answer *a = data;
+    struct buf buf;
+    struct json j;
+    answer_event(&j, &buf);
+    json_key(&j, "text");
+    json_put_strn(&j, text, len);
+    answer_emit(a, "code", &j);
+    ask_for_sandbox(a);
+}
+
+static void on_again(void *data)
+{
+    emit_str(data, "restart", "reason", "what was shown were not lines of code");
+}
+
+static void begin_stream(struct answer *a)
+{
+    static const struct clean_stream_ops ops = {.code = on_code, .again = on_again};
+    clean_stream_free(a->stream);
+    a->stream = clean_stream_new(&ops, a);
+}
+
+static void on_event(void *data, const struct model_event *event)
+{
+    struct answer *a = data;
+    if (event->type == MODEL_TEXT) {
+        a->refs++;
+        clean_stream_feed(a->stream, event->text, event->len);
+        answer_unref(a);
+    } else if (event->type == MODEL_AGAIN) {
+        begin_stream(a);
+        emit_str(a, "restart", "reason", "the model's answer broke off or failed: asked again");
+    }
+}
+
+static void on_done(void *data, const struct model_result *result)
+{
+    struct answer *a = data;
+    struct failure failure;
+    a->call = NULL;
+    a->generation_ns += clock_ns() - a->asked_ns;
+    model_usage_add(&a->usage, &result->usage);
+    a->cost +=
+        model_cost(result->model[0] != '\0' ? result->model : a->model, &result->usage, NULL);
+    clean_stream_end(a->stream);
+    if (result->end == MODEL_DONE) {
+        take_message(a, result);
+        return;
+    }
+    failure_of(result, &failure);
+    if (a->has_run)
+        reply_with_note(a, failure.message);
+    else
+        answer_fail(a, &failure);
+}
+
+static bool take_cached(struct answer *a)
+{
+    struct err err;
+    char *code = NULL;
+    if (!a->cache || a->attempt != 1 || db_code_get(a->agents->config.db, a->key, &code, &err) <= 0)
+        return false;
+    a->cached = true;
+    a->agents->stats.cached++;
+    (void)buf_append_str(&a->code, code);
+    free(code);
+    use_code(a);
+    return true;
+}
+
+static bool is_over_budget(struct answer *a)
+{
+    struct failure failure;
+    if (a->s == NULL || !failure_of_budget(sandbox_row(a->s), &failure))
+        return false;
+    if (a->has_run)
+        reply_with_note(a, failure.message);
+    else
+        answer_fail(a, &failure);
+    return true;
+}
+
+static void ask(struct answer *a)
+{
+    auto_buf body;
+    const struct sandbox_row *row = a->s != NULL && !a->fresh ? sandbox_row(a->s) : NULL;
+    a->attempt++;
+    a->asked_ns = clock_ns();
+    buf_init(&body, MESSAGES_MAX + 64 * 1024);
+    prompt_write(a, &body);
+    if (a->attempt == 1)
+        prompt_key(a, &body);
+    if (take_cached(a) || is_over_budget(a))
+        return;
+    begin_stream(a);
+    const struct agents_ask request = {
+        .tenant = run_tenant(a->run),
+        .source = "execute",
+        .request = run_id(a->run),
+        .sandbox = row != NULL ? row->id : NULL,
+        .sandbox_number = row != NULL ? row->number : 0,
+        .model = a->model,
+        .request_ = {.body = body.data,
+                     .body_len = body.len,
+                     .stream = true,
+                     .timeout_ms = MODEL_TIMEOUT_MS,
+                     .retries = -1},
+    };
+    a->call = agents_ask(a->agents, &request, on_event, on_done, a);
+}
+
+// --- the code has ended
+
+static void repair(struct answer *a)
+{
+    struct buf buf;
+    struct json j;
+    answer_event(&j, &buf);
+    show_int(&j, "attempt", a->attempt + 1);
+    show_str(&j, "error", a->error);
+    answer_emit(a, "repair", &j);
+    prompt_repair(a, buf_str(&a->code), a->error);
+    a->cached = false;
+    ask(a);
+}
+
+static void on_after(void *data, struct written *list, const struct err *err)
+{
+    struct answer *a = data;
+    (void)err; // nobody knows: none are told
+    a->listing = NULL;
+    a->after = list;
+    answer_reply(a);
+}
+
+static void look_at_files(struct answer *a)
+{
+    if (sandbox_is_up(a->s))
+        a->listing = written_list(a->agents->config.loop, a->s, on_after, a);
+    else
+        answer_reply(a);
+}
+
+static const char *code_of(const struct cell_end *end)
+{
+    if (end->success)
+        return NULL;
+    if (strcmp(end->reason, "timeout") == 0)
+        return "EXECUTION_TIMEOUT";
+    return strcmp(end->reason, "box_lost") == 0 ? "SANDBOX_LOST" : "CODE_FAILED";
+}
+
+static void keep_code(struct answer *a)
+{
+    struct err err;
+    if (a->cache && !a->cached && a->attempt == 1 &&
+        db_code_put(a->agents->config.db, a->key, run_tenant(a->run), buf_str(&a->code), &err) < 0)
+        log_line(LOG_WARN, "code cannot be kept", "error", err.msg, NULL);
+}
+
+void answer_code_ended(struct answer *a)
+{
+    auto_buf error;
+    buf_init(&error, TEXT_MAX);
+    if (a->end.success) {
+        say(a, NULL, NULL);
+        keep_code(a);
+        look_at_files(a);
+        return;
+    }
+    answer_cell_error(a, &error);
+    say(a, code_of(&a->end), buf_str(&error));
+    if (strcmp(a->end.reason, "error") == 0 && a->attempt <= a->retries)
+        repair(a);
+    else
+        look_at_files(a);
+}
+
+// --- the beginning
+
+static void emit_start(struct answer *a)
+{
+    struct buf buf;
+    struct json j;
+    answer_event(&j, &buf);
+    show_str(&j, "request_id", run_id(a->run));
+    show_str(&j, "question", a->question);
+    show_str(&j, "language", a->language->name);
+    show_str(&j, "model", a->model);
+    answer_emit(a, "start", &j);
+}
+
+static struct answer *make(struct agents *agents, const struct answer_request *r)
+{
+    struct answer *a = calloc(1, sizeof *a);
+    if (a == NULL)
+        abort();
+    *a = (struct answer){
+        .agents = agents,
+        .refs = 1,
+        .question = mem_copy_text(r->question),
+        .model = mem_copy_text(r->model != NULL ? model_resolve(r->model)
+                                                : agents->config.default_model),
+        .sandbox_id = mem_copy_text(r->sandbox),
+        .context = mem_copy_text(r->context),
+        .language = language_find(r->language),
+        .max_tokens = r->max_tokens,
+        .timeout_ms = r->timeout_ms,
+        .retries = r->retries,
+        .cache = r->cache,
+        .fresh = r->sandbox == NULL,
+        .start_ns = clock_ns(),
+    };
+    buf_init(&a->messages, MESSAGES_MAX);
+    buf_init(&a->code, CODE_MAX);
+    buf_init(&a->rest[0], CELL_OUTPUT_MAX);
+    buf_init(&a->rest[1], CELL_OUTPUT_MAX);
+    cell_whole_init(&a->whole, TEXT_MAX, OBJECTS_MAX);
+    return a;
+}
+
+struct run *answer_start(struct agents *agents, const struct answer_request *r, struct err *err)
+{
+    struct sandbox *s = NULL;
+    if (r->sandbox != NULL) {
+        s = fleet_find(agents->config.fleet, r->tenant, r->sandbox, err);
+        if (s == NULL)
+            return NULL;
+    }
+    struct answer *a = make(agents, r);
+    const struct run_start start = {
+        .tenant = r->tenant, .kind = "question", .title = a->question, .model = a->model};
+    a->s = s != NULL ? sandbox_ref(s) : NULL;
+    a->run = run_new(agents, &start, err);
+    if (a->run == NULL) {
+        leave_sandbox(a);
+        answer_unref(a);
+        return NULL;
+    }
+    struct run *run = run_ref(a->run); // it may be over before this returns
+    run_on_cancel(run, on_cancel, a);
+    emit_start(a);
+    prompt_begin(a);
+    ask(a);
+    return run;
+}

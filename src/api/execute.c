@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+// POST /execute, and how runs are answered and streamed.
+#include "api/execute.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agents/answer.h"
+#include "agents/failure.h"
+#include "api/handlers.h"
+#include "api/schemas.h"
+#include "api/show.h"
+#include "base/mem.h"
+#include "sandbox/language.h"
+
+enum { PIECE = 64 * 1024 };
+
+struct watch {
+    struct call *call; // a reference while it waits for the end
+    struct run *run;   // counted
+    struct run_follower *follower;
+    uint64_t n;  // the event that is sent
+    size_t at;   // of it
+    bool opened; // its first lines are
+};
+
+static struct watch *watch_new(struct call *call, struct run *run)
+{
+    struct watch *w = calloc(1, sizeof *w);
+    if (w == NULL)
+        abort();
+    *w = (struct watch){.call = call, .run = run_ref(run)};
+    free(call->state);
+    call->state = w;
+    return w;
+}
+
+static void let_go(struct watch *w)
+{
+    run_follower_free(w->follower);
+    w->follower = NULL;
+    run_unref(w->run);
+    w->run = NULL;
+}
+
+// --- as one answer
+
+void execute_reply(struct call *call, unsigned status, const char *body, size_t len,
+                   int64_t retry_after_ms)
+{
+    struct buf buf;
+    buf_init(&buf, len);
+    (void)buf_append(&buf, body, len);
+    if (retry_after_ms > 0)
+        call_header_n(call, "Retry-After", (retry_after_ms + 999) / 1000);
+    call_reply(call, status, "application/json", &buf);
+}
+
+static void reply(struct call *call, const struct run *run)
+{
+    unsigned status;
+    const char *body;
+    size_t len;
+    int64_t retry_after_ms;
+    run_answer(run, &status, &body, &len, &retry_after_ms);
+    execute_reply(call, status, body, len, retry_after_ms);
+}
+
+static void stop_waiting(struct call *call)
+{
+    struct watch *w = call->state;
+    if (call->idem.active || w->run == NULL) // its client will ask for the answer
+        return;
+    let_go(w);
+    call_unref(call);
+}
+
+static void on_news(void *data)
+{
+    struct watch *w = data;
+    struct call *call = w->call;
+    if (w->run == NULL || !run_has_ended(w->run))
+        return;
+    struct run *run = run_ref(w->run);
+    let_go(w);
+    reply(call, run);
+    run_unref(run);
+    call_unref(call);
+}
+
+static void wait_for(struct call *call, struct run *run)
+{
+    if (run_has_ended(run)) {
+        reply(call, run);
+        return;
+    }
+    struct watch *w = watch_new(call_ref(call), run);
+    w->follower = run_follow(run, on_news, w);
+    call->stop = stop_waiting;
+}
+
+// --- as a stream
+
+// Sends one piece of the event at hand. 1; 0: there is none yet; -1: that was the last.
+static int step(struct watch *w)
+{
+    struct run_event event;
+    char id[RUN_ID_MAX + 24];
+    int r = run_event_at(w->run, w->n, &event);
+    if (r <= 0)
+        return r;
+    if (!w->opened) {
+        (void)snprintf(id, sizeof id, "%s:%" PRIu64, run_id(w->run), w->n);
+        stream_long_begin(w->call, id, event.type);
+        w->opened = true;
+    }
+    size_t len = event.len - w->at < PIECE ? event.len - w->at : PIECE;
+    stream_long_data(w->call, event.json + w->at, len);
+    w->at += len;
+    if (w->at < event.len)
+        return 1;
+    stream_long_end(w->call);
+    w->opened = false;
+    w->at = 0;
+    w->n++;
+    return 1;
+}
+
+static void stop_stream(struct call *call)
+{
+    struct watch *w = call->state;
+    if (w->run != NULL)
+        let_go(w);
+}
+
+static void pump(void *data)
+{
+    struct watch *w = data;
+    struct call *call = call_ref(w->call);
+    int r = 1;
+    while (r > 0 && w->run != NULL && call->req != NULL && !stream_full(call))
+        r = step(w);
+    if (call->req != NULL && w->run != NULL && (r < 0 || (r == 0 && call->is_head))) {
+        let_go(w);
+        stream_end(call);
+    }
+    call_unref(call);
+}
+
+void execute_stream(struct call *call, struct run *run, uint64_t from)
+{
+    struct run_event event;
+    if (from > 0 && run_event_at(run, from - 1, &event) <= 0) {
+        call_error(call, ERROR_INVALID_REQUEST, NULL,
+                   "there is no such event; send the id of one that was received");
+        return;
+    }
+    struct watch *w = watch_new(call, run);
+    w->n = from;
+    call->stop = stop_stream;
+    stream_begin_sse(call);
+    http_on_drain(call->req, pump, w);
+    w->follower = run_follow(run, pump, w);
+    pump(w);
+}
+
+void execute_follow(struct call *call, struct run *run)
+{
+    if (!call_accepts(call, "text/event-stream")) {
+        wait_for(call, run);
+        return;
+    }
+    idem_answer_process(call, run_id(run));
+    if (call->req != NULL)
+        execute_stream(call, run, 0);
+}
+
+int execute_parse_id(const char *text, char ret_id[RUN_ID_MAX], uint64_t *ret_n)
+{
+    const char *colon = strchr(text, ':');
+    char *end;
+    if (colon == NULL || (size_t)(colon - text) >= RUN_ID_MAX || colon[1] < '0' || colon[1] > '9')
+        return -1;
+    (void)snprintf(ret_id, RUN_ID_MAX, "%.*s", (int)(colon - text), text);
+    errno = 0;
+    *ret_n = strtoull(colon + 1, &end, 10);
+    return errno != 0 || *end != '\0' || *ret_n > INT64_MAX ? -1 : 0;
+}
+
+// The stream of an earlier request.
+static void attach(struct call *call, const char *id, uint64_t from)
+{
+    struct run *run = run_find(call->api->agents, call->tenant, id);
+    if (run != NULL)
+        execute_stream(call, run, from);
+    else
+        call_error(call, call->idem.process != NULL ? ERROR_OUTCOME_UNKNOWN : ERROR_NOT_FOUND, NULL,
+                   "the events of that request are gone; GET /execute/%.40s has its answer", id);
+}
+
+bool execute_goes_on(struct call *call)
+{
+    char id[RUN_ID_MAX];
+    uint64_t n;
+    if (!call_accepts(call, "text/event-stream"))
+        return false;
+    const char *last = http_header(call->req, "Last-Event-ID");
+    if (last != NULL && execute_parse_id(last, id, &n) < 0)
+        call_error(call, ERROR_INVALID_REQUEST, NULL, "Last-Event-ID is not the id of an event");
+    else if (last != NULL)
+        attach(call, id, n + 1);
+    else if (call->idem.process != NULL)
+        attach(call, call->idem.process, 0);
+    return last != NULL || call->idem.process != NULL;
+}
+
+// --- a question
+
+struct question_body {
+    const char *question, *language, *model, *sandbox, *context;
+    struct body_int max_tokens, timeout, retries;
+    struct body_bool cache;
+};
+#define AT(field) offsetof(struct question_body, field)
+static const struct field question_fields[] = {
+    FIELD("question", FIELD_STRING, AT(question), .required = true, .max = ANSWER_QUESTION_MAX,
+          .help = "What to do, in words"),
+    FIELD("language", FIELD_STRING, AT(language), .max = EDGE_NAME_MAX,
+          .help = "Of the code that is written: \"python\", which is the default, or "
+                  "\"javascript\""),
+    FIELD("model", FIELD_STRING, AT(model), .max = 200,
+          .help = "\"sonnet\", \"opus\", \"haiku\", or the id of a model"),
+    FIELD("maxTokens", FIELD_INT, AT(max_tokens), .min = 1, .max = ANSWER_TOKENS_MAX,
+          .help = "That the code may have; 2048 if not given"),
+    FIELD("timeout", FIELD_MS, AT(timeout), .min = 1, .max = INT64_C(86400) * 1000,
+          .help = "How long the code may run, in milliseconds or as \"1s\"; 30000 if not given"),
+    FIELD("sandboxId", FIELD_STRING, AT(sandbox), .max = EDGE_NAME_MAX,
+          .help = "The sandbox to run it in; a fresh one if not given"),
+    FIELD("context", FIELD_STRING, AT(context), .max = EDGE_NAME_MAX,
+          .help = "A context of that sandbox; the language's default one if not given"),
+    FIELD("retries", FIELD_INT, AT(retries), .min = 0, .max = ANSWER_RETRIES_MAX,
+          .help = "How often code that fails goes back to the model; 1 if not given"),
+    FIELD("cache", FIELD_BOOL, AT(cache),
+          .help = "Whether code that was written for the same question before, and worked, is "
+                  "used again; true if not given"),
+};
+#undef AT
+const struct schema question_schema = SCHEMA("Question", struct question_body, question_fields);
+
+int execute_check_key(struct call *call)
+{
+    struct err err = {0};
+    struct failure failure;
+    const struct agents_config *config = agents_config(call->api->agents);
+    int r = model_key_is_there(config->secrets, config->keys, call->tenant, &err);
+    if (r > 0)
+        return 0;
+    failure_no_key(&failure);
+    if (r == 0)
+        call_error(call, ERROR_MISSING_API_KEY, NULL, "%s", failure.message);
+    else
+        call_fail(call, &err);
+    return -1;
+}
+
+int execute_check_model(struct call *call, const char *name)
+{
+    if (name == NULL || model_name_valid(name))
+        return 0;
+    call_error(call, ERROR_INVALID_REQUEST, NULL,
+               "model: must be \"sonnet\", \"opus\", \"haiku\" or the id of a model");
+    return -1;
+}
+
+static const struct language *read_language(struct call *call, const char *name)
+{
+    const struct language *l = language_find(name != NULL ? name : "python");
+    if (l != NULL && (strcmp(l->name, "python") == 0 || strcmp(l->name, "javascript") == 0))
+        return l;
+    call_error(call, ERROR_INVALID_REQUEST, NULL, "language: must be \"python\" or \"javascript\"");
+    return NULL;
+}
+
+static int check(struct call *call, const struct question_body *b)
+{
+    if (b->question[strspn(b->question, " \t\r\n")] == '\0')
+        call_error(call, ERROR_INVALID_REQUEST, NULL, "question: must not be empty");
+    else if (b->context != NULL && b->sandbox == NULL)
+        call_error(call, ERROR_INVALID_REQUEST, NULL,
+                   "context: is one of a sandbox: give sandboxId, too");
+    else
+        return execute_check_model(call, b->model) < 0 || execute_check_key(call) < 0 ? -1 : 0;
+    return -1;
+}
+
+void handle_execute(struct call *call)
+{
+    struct err err = {0};
+    if (execute_goes_on(call))
+        return;
+    const struct question_body *b = call->body.values;
+    const struct language *language = read_language(call, b->language);
+    if (language == NULL || check(call, b) < 0)
+        return;
+    const struct answer_request request = {
+        .tenant = call->tenant,
+        .question = b->question,
+        .language = language->name,
+        .model = b->model,
+        .sandbox = b->sandbox,
+        .context = b->context,
+        .max_tokens = b->max_tokens.given ? b->max_tokens.value : ANSWER_TOKENS,
+        .timeout_ms = b->timeout.given ? b->timeout.value : ANSWER_TIMEOUT_MS,
+        .retries = b->retries.given ? (unsigned)b->retries.value : 1,
+        .cache = !b->cache.given || b->cache.value,
+    };
+    struct run *run = answer_start(call->api->agents, &request, &err);
+    if (run == NULL) {
+        call_fail(call, &err);
+        return;
+    }
+    execute_follow(call, run);
+    run_unref(run);
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/transfer.h"
+
+#include <errno.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+
+#include "model/net.h"
+
+enum { CONNECT_MS = 30 * 1000, HEAD_MAX = 256 * 1024, BYTES_MAX = 64 * 1024 * 1024 };
+
+// --- the head of the answer
+
+static void head_reset(struct transfer_head *head)
+{
+    *head = (struct transfer_head){.should_retry = -1, .retry_after_ms = -1};
+}
+
+static void on_content_type(struct transfer_head *head, const char *value)
+{
+    head->is_event_stream = strncasecmp(value, "text/event-stream", 17) == 0;
+}
+
+static void on_should_retry(struct transfer_head *head, const char *value)
+{
+    if (strcmp(value, "true") == 0 || strcmp(value, "false") == 0)
+        head->should_retry = value[0] == 't';
+}
+
+// A number of `unit` milliseconds, as far as it is one.
+static int64_t parse_wait(const char *value, double unit)
+{
+    char *end = NULL;
+    double n = strtod(value, &end);
+    if (end == value || *end != '\0' || !(n >= 0) || n * unit > 1e12)
+        return -1;
+    return (int64_t)(n * unit);
+}
+
+static void on_retry_after_ms(struct transfer_head *head, const char *value)
+{
+    int64_t ms = parse_wait(value, 1);
+    if (ms >= 0)
+        head->retry_after_ms = ms;
+}
+
+// Seconds, or a date. The one in milliseconds is the better one.
+static void on_retry_after(struct transfer_head *head, const char *value)
+{
+    int64_t ms = parse_wait(value, 1000);
+    if (head->retry_after_ms >= 0)
+        return;
+    if (ms < 0) {
+        time_t at = curl_getdate(value, NULL);
+        if (at == -1)
+            return;
+        ms = ((int64_t)at - (int64_t)time(NULL)) * 1000;
+    }
+    head->retry_after_ms = ms > 0 ? ms : 0;
+}
+
+static void on_request_id(struct transfer_head *head, const char *value)
+{
+    (void)snprintf(head->request_id, sizeof head->request_id, "%s", value);
+}
+
+static const struct {
+    const char *name;
+    void (*fn)(struct transfer_head *head, const char *value);
+} fields[] = {
+    {"content-type",   on_content_type  },
+    {"x-should-retry", on_should_retry  },
+    {"retry-after-ms", on_retry_after_ms},
+    {"retry-after",    on_retry_after   },
+    {"request-id",     on_request_id    },
+};
+
+static void take_field(struct transfer_head *head, char *line)
+{
+    char *value = strchr(line, ':');
+    if (value == NULL)
+        return;
+    *value++ = '\0';
+    value += strspn(value, " \t");
+    value[strcspn(value, "\r\n")] = '\0';
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        if (strcasecmp(line, fields[i].name) == 0)
+            fields[i].fn(head, value);
+}
+
+// --- called by libcurl: nothing is told from here
+
+static size_t on_header(char *bytes, size_t size, size_t n, void *data)
+{
+    struct transfer *transfer = data;
+    char line[512];
+    (void)size; // 1
+    transfer->head_len += n;
+    if (transfer->head_len > HEAD_MAX)
+        return 0;
+    if (transfer->has_body || n >= sizeof line) // trailers, and what nobody here asks for
+        return n;
+    memcpy(line, bytes, n);
+    line[n] = '\0';
+    if (strncmp(line, "HTTP/", 5) == 0) { // also of the final answer after an interim one
+        const char *status = strchr(line, ' ');
+        head_reset(&transfer->head);
+        transfer->head.status = status != NULL ? (unsigned)strtoul(status, NULL, 10) : 0;
+    } else {
+        take_field(&transfer->head, line);
+    }
+    return n;
+}
+
+static size_t on_body(char *bytes, size_t size, size_t n, void *data)
+{
+    struct transfer *transfer = data;
+    struct net *net = transfer->net;
+    (void)size; // 1
+    transfer->has_body = true;
+    if (buf_append(&transfer->bytes, bytes, n) < 0)
+        return 0;
+    if (!transfer->is_ready && n > 0) {
+        transfer->is_ready = true;
+        transfer->next_ready = NULL;
+        *net->ready_end = transfer;
+        net->ready_end = &transfer->next_ready;
+    }
+    return n;
+}
+
+// The address here is the one that is connected to, after all resolving.
+static curl_socket_t on_open_socket(void *data, curlsocktype purpose, struct curl_sockaddr *address)
+{
+    struct transfer *transfer = data;
+    const struct net_config *config = &transfer->net->config;
+    if (purpose != CURLSOCKTYPE_IPCXN)
+        return CURL_SOCKET_BAD;
+    if (transfer->guarded &&
+        (config->may_connect == NULL || !config->may_connect(config->data, &address->addr))) {
+        transfer->refused = true;
+        return CURL_SOCKET_BAD;
+    }
+    return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+}
+
+static CURLcode on_tls(CURL *easy, void *ctx, void *data)
+{
+    struct transfer *transfer = data;
+    (void)easy;
+    return SSL_CTX_set1_cert_store_ok(ctx, transfer->net->trusted);
+}
+
+// --- starting
+
+static void add_headers(struct transfer *transfer, const char *const *lines)
+{
+    // libcurl would ask before it sends a large body, and wait for the answer.
+    transfer->headers = curl_slist_append(NULL, "Expect:");
+    for (; *lines != NULL && transfer->headers != NULL; lines++) {
+        struct curl_slist *more = curl_slist_append(transfer->headers, *lines);
+        if (more == NULL)
+            abort();
+        transfer->headers = more;
+    }
+    if (transfer->headers == NULL)
+        abort();
+}
