@@ -550,8 +550,11 @@ struct run *answer_start(struct agents *agents, const struct answer_request *r, 
             return NULL;
     }
     struct answer *a = make(agents, r);
-    const struct run_start start = {
-        .tenant = r->tenant, .kind = "question", .title = a->question, .model = a->model};
+    const struct run_start start = {.tenant = r->tenant,
+                                    .id = r->id,
+                                    .kind = "question",
+                                    .title = a->question,
+                                    .model = a->model};
     a->s = s != NULL ? sandbox_ref(s) : NULL;
     a->run = run_new(agents, &start, err);
     if (a->run == NULL) {

@@ -16,6 +16,7 @@ enum {
 
 struct answer_request { // texts are copied
     int64_t tenant;
+    const char *id; // as in struct run_start
     const char *question;
     const char *language; // "python", "javascript"
     const char *model;    // NULL: the default

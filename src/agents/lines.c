@@ -25,8 +25,7 @@ static bool is_enough(const struct lines *lines)
 // A piece of one line, without its end.
 static void add_piece(struct lines *lines, const char *data, size_t len)
 {
-    size_t room =
-        lines->column < LINES_WIDTH_MAX ? LINES_WIDTH_MAX - lines->column : 0;
+    size_t room = lines->column < LINES_WIDTH_MAX ? LINES_WIDTH_MAX - lines->column : 0;
     size_t shown = len < room ? len : room;
     if (is_shown(lines)) {
         if (lines->column == 0)

@@ -10,9 +10,9 @@
 #include "base/buf.h"
 
 enum {
-    LINES_COUNT = 2000,        // shown if nothing was said
-    LINES_WIDTH_MAX = 2000,    // bytes of one line; more are left out
-    LINES_OUTPUT_MAX = 26000,  // no line is begun behind so many bytes
+    LINES_COUNT = 2000,       // shown if nothing was said
+    LINES_WIDTH_MAX = 2000,   // bytes of one line; more are left out
+    LINES_OUTPUT_MAX = 26000, // no line is begun behind so many bytes
 };
 
 struct lines {

@@ -126,7 +126,10 @@ struct run *run_new(struct agents *agents, const struct run_start *start, struct
         abort();
     run->agents = agents;
     run->refs = 1;
-    make_id(run->id);
+    if (start->id != NULL && strlen(start->id) < RUN_ID_MAX)
+        (void)snprintf(run->id, sizeof run->id, "%s", start->id);
+    else
+        make_id(run->id);
     buf_init(&run->text, RUN_LOG_MAX);
     buf_init(&run->body, RUN_BODY_MAX);
     run->row = (struct result_row){

@@ -22,6 +22,7 @@ struct run; // counted
 
 struct run_start {
     int64_t tenant;
+    const char *id;    // of the request, which nobody else has; NULL: one is made up
     const char *kind;  // "question", "sdk"
     const char *title; // cut
     const char *model;

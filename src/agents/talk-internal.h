@@ -78,9 +78,9 @@ void talk_fail(struct talk *talk, const struct failure *failure);
 
 void talk_request_begin(struct talk *talk, const struct talk_request *request);
 void talk_request_answer(struct talk *talk, const char *content, size_t len);
-void talk_request_results(struct talk *talk);      // of talk->uses
-int talk_request_finish(struct talk *talk);        // the body is whole; -1: it is too long
-void talk_request_unfinish(struct talk *talk);     // it has been sent: more can be added
+void talk_request_results(struct talk *talk);  // of talk->uses
+int talk_request_finish(struct talk *talk);    // the body is whole; -1: it is too long
+void talk_request_unfinish(struct talk *talk); // it has been sent: more can be added
 
 // --- talk-message.c: what happened, in the shapes of the Agent SDK
 

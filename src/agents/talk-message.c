@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <sodium.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <sodium.h>
 
 #include "agents/talk-internal.h"
 #include "base/clock.h"

@@ -17,6 +17,7 @@ enum {
 
 struct talk_request { // texts are copied
     int64_t tenant;
+    const char *id; // as in struct run_start: execute_id(call)
     const char *prompt;
     const char *model;                // NULL: the default
     const char *system_prompt;        // NULL: our own

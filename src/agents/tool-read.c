@@ -51,8 +51,10 @@ static void reading_free(struct reading *r)
 static void answer(struct tool_call *call, const struct reading *r)
 {
     const struct lines *l = &r->lines;
+    struct err err = {0};
     if (r->sys_errno != 0) {
-        tool_fail(call, "the file cannot be read: %s", strerrorname_np(r->sys_errno));
+        (void)hand_error(r->sys_errno, "the file", &err);
+        tool_fail(call, "%s", err.msg);
     } else if (l->is_binary) {
         tool_fail(call, "the file is not text: it has NUL bytes");
     } else if (r->is_long) {

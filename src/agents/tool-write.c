@@ -11,7 +11,6 @@
 #include "agents/tool-work.h"
 #include "agents/tool.h"
 #include "base/fd.h"
-#include "base/mem.h"
 #include "sandbox/hand.h"
 
 enum { EDIT_MAX = 4 * 1024 * 1024, CHUNK = 64 * 1024 };
@@ -275,15 +274,17 @@ static void load_on_thread(void *state)
 static void on_loaded(struct tool_call *call, void *state)
 {
     struct writing *w = state;
+    struct err err = {0};
     fd_close(TAKE_FD(w->fd));
     if (w->sys_errno == 0) {
         edit_and_write(w);
         return;
     }
+    (void)hand_error(w->sys_errno, w->path, &err);
     if (w->sys_errno == EFBIG)
         tool_fail(call, "%s is larger than %d bytes", w->path, EDIT_MAX);
     else
-        tool_fail(call, "%s cannot be read: %s", w->path, strerrorname_np(w->sys_errno));
+        tool_fail(call, "%s", err.msg);
     writing_free(w);
 }
 

@@ -35,6 +35,7 @@ struct tool {
 
 struct tool_call {
     struct talk *talk; // NULL: nobody waits any more
+    uv_loop_t *loop;
     unsigned refs;
     const struct tool *tool; // NULL: there is none of this name, or it is not allowed
     char *id, *name;

@@ -63,7 +63,8 @@ struct call *call_new(struct api *api, struct http_request *req)
     call->method = http_get_method(req);
     call->is_head = call->method == HTTP_HEAD;
     const char *id = http_header(req, "X-Request-Id");
-    if (id != NULL && is_plain_id(id))
+    call->id_is_ours = id == NULL || !is_plain_id(id);
+    if (!call->id_is_ours)
         (void)snprintf(call->id, sizeof call->id, "%s", id);
     else
         (void)snprintf(call->id, sizeof call->id, "%s-%" PRIx64, api->id_prefix, api->requests);

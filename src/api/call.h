@@ -38,6 +38,7 @@ struct call {
     const struct route *route; // NULL while it is not known
     unsigned refs;
     char id[EDGE_REQUEST_ID_MAX + 1];
+    bool id_is_ours; // and not what the client calls it
     int64_t start_ns;
     struct target target;
     const char *param[ROUTE_PARAMS_MAX]; // of the path, decoded

@@ -250,6 +250,11 @@ static const struct field question_fields[] = {
 #undef AT
 const struct schema question_schema = SCHEMA("Question", struct question_body, question_fields);
 
+const char *execute_id(const struct call *call)
+{
+    return call->id_is_ours ? call->id : NULL;
+}
+
 int execute_check_key(struct call *call)
 {
     struct err err = {0};
@@ -307,6 +312,7 @@ void handle_execute(struct call *call)
         return;
     const struct answer_request request = {
         .tenant = call->tenant,
+        .id = execute_id(call),
         .question = b->question,
         .language = language->name,
         .model = b->model,

@@ -17,6 +17,8 @@ void execute_reply(struct call *call, unsigned status, const char *body, size_t 
 bool execute_goes_on(struct call *call);
 // "ID:N" of an event. 0, or -1.
 int execute_parse_id(const char *text, char ret_id[RUN_ID_MAX], uint64_t *ret_n);
+// What the run shall be called: the request's own id, unless the client has made it up.
+const char *execute_id(const struct call *call);
 // Refuses where there is no key. 0, or -1 when it was answered.
 int execute_check_key(struct call *call);
 int execute_check_model(struct call *call, const char *name); // may be NULL

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "egress/egress.h"
+#include "egress/model-key.h"
 #include "egress/policy.h"
 #include "egress/secret.h"
 
@@ -32,10 +34,20 @@ static int read_policy(struct call *call, const char *json, char **ret)
     return 0;
 }
 
+// A tenant's own; or the installation's, of which there is one.
+static int is_there(struct call *call, const char *name, struct err *err)
+{
+    struct secret_row row = {0};
+    int r = db_secret_get(call->api->db, call->tenant, name, &row, err);
+    secret_row_done(&row);
+    if (r == 0 && strcmp(name, MODEL_SECRET) == 0 && call->api->egress != NULL)
+        r = egress_has_model(call->api->egress, call->tenant, err);
+    return r;
+}
+
 static int check_secret(struct call *call, const char *name)
 {
     struct err err = {0};
-    struct secret_row row = {0};
     if (!secret_name_valid(name)) {
         call_error(call, ERROR_INVALID_REQUEST, NULL,
                    "secrets: '%.80s' cannot be a secret's name: a letter, then letters, digits and "
@@ -43,8 +55,7 @@ static int check_secret(struct call *call, const char *name)
                    name, SECRET_NAME_MAX - 1);
         return -1;
     }
-    int r = db_secret_get(call->api->db, call->tenant, name, &row, &err);
-    secret_row_done(&row);
+    int r = is_there(call, name, &err);
     if (r < 0)
         call_fail(call, &err);
     else if (r == 0)

@@ -197,6 +197,25 @@ static int take_event(void *data, const struct event *event, struct err *err)
 
 // -- running
 
+// The events of a run are kept for a while, its answer for longer: where only that is left, it is
+// shown as a whole.
+static int fetch_answer(struct ask *ask, struct err *err)
+{
+    const struct http_call call = {
+        .method = "GET",
+        .target = ask->call.target,
+        .wake_fd = ask->show->wake_fd,
+        .on_wake = on_wake,
+        .wake_data = ask,
+    };
+    if (remote_ask(ask->remote, &call, &ask->answer, err) < 0)
+        return -1;
+    const struct json_node *root = answer_root(&ask->answer);
+    if (ask->answer.status != 200 || !json_is(json_get(root, "success"), JSON_NODE_BOOL))
+        return err_set(err, ERR_UNAVAILABLE, "the server has lost what came of %.60s", ask->id);
+    return ask_show_whole(ask->show, root, err);
+}
+
 int ask_run(struct ask *ask, struct err *err)
 {
     write_body(ask);
@@ -219,6 +238,8 @@ int ask_run(struct ask *ask, struct err *err)
     };
     ask_show_wait(ask->show, "the model thinks");
     int r = follow_events(&ask->follow, &ask->call, take_event, ask, err);
+    if (r < 0 && ask->id[0] != '\0' && !ask->follow.stopped && ask->remote->status == 404)
+        r = fetch_answer(ask, err);
     spinner_stop(&ask->show->spinner);
     if (ask->show->rich.is_unread && ask->ended_by == 0) { // `| head`
         ask->ended_by = SIGPIPE;
@@ -230,8 +251,8 @@ int ask_run(struct ask *ask, struct err *err)
 bool ask_found_nobody(const struct ask *ask, const struct err *err)
 {
     const struct follow *f = &ask->follow;
-    return ask->remote->place.socket[0] != '\0' && ask->remote->status == 0 &&
-           err->code == ERR_UNAVAILABLE && f->tries == 0 && !f->was_connected && !f->stopped;
+    return ask->remote->status == 0 && err->code == ERR_UNAVAILABLE && f->tries == 0 &&
+           !f->was_connected && !f->stopped;
 }
 
 int ask_exit_code(const struct json_node *answer)

@@ -166,6 +166,13 @@ static int start_and_wait(struct starting *s, const struct ask_key *key, struct 
 
 // -- whether
 
+bool ask_server_fits(const struct remote *remote)
+{
+    char path[4096];
+    (void)snprintf(path, sizeof path, "%s/cay.sock", data_path(remote->data));
+    return strcmp(remote->place.socket, path) == 0;
+}
+
 static int confirm(const struct remote *remote, const struct ask_options *options, struct err *err)
 {
     char question[512];

@@ -306,6 +306,19 @@ void ask_show_repair(struct ask_show *show, const struct json_node *event, bool 
 
 // -- its end
 
+int ask_show_whole(struct ask_show *show, const struct json_node *answer, struct err *err)
+{
+    const struct json_node *output = json_get(answer, "output");
+    if (show->files->remote->json)
+        return 0;
+    ask_show_say(show, "-- the stream is gone; all of the output:");
+    buf_reset(&show->held);
+    show->error_shown = false;
+    if (!json_is(output, JSON_NODE_STRING))
+        return 0;
+    return rich_text(&show->rich, false, output->text, output->text_len, err);
+}
+
 int ask_show_end(struct ask_show *show, const struct json_node *answer, struct err *err)
 {
     auto_buf error;

@@ -238,19 +238,20 @@ int ask_confirm(const struct ask_options *options, bool fallback, const char *qu
 // A server that is not there is started, and a key that it lacks is given to it, each once.
 static int run_to_answer(struct ask *ask, struct err *err)
 {
+    const struct ask_options *o = ask->options;
     bool started = false, gave = false;
     for (;;) {
         int r = ask_run(ask, err);
+        if (r == 0 && !started && !gave && (o->key != NULL || o->key_file != NULL))
+            ask_show_say(ask->show, "-- the server has a key: the one that was given is not used");
         if (r == 0 || ask->ended_by != 0)
             return r;
-        if (!started && ask_found_nobody(ask, err)) {
+        if (!started && ask_found_nobody(ask, err) && ask_server_fits(ask->remote)) {
             started = true;
-            r = ask_server_start(ask->remote, ask->options, ask->show, err);
+            r = ask_server_start(ask->remote, o, ask->show, err);
         } else if (!gave && strcmp(ask->remote->error_code, "MISSING_API_KEY") == 0) {
             gave = true;
-            r = ask_key_give(ask->remote, ask->options, err);
-        } else if (ask->id[0] == '\0') {
-            return -1;
+            r = ask_key_give(ask->remote, o, err);
         }
         if (r < 0)
             return -1;

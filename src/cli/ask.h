@@ -89,6 +89,8 @@ void ask_show_code(struct ask_show *show, const struct json_node *event);
 int ask_show_output(struct ask_show *show, const char *name, const struct json_node *event,
                     struct err *err);
 void ask_show_repair(struct ask_show *show, const struct json_node *event, bool is_last);
+// All of it at once, from the answer.
+int ask_show_whole(struct ask_show *show, const struct json_node *answer, struct err *err);
 // What there is to say in the end but for the last line; then that.
 int ask_show_end(struct ask_show *show, const struct json_node *answer, struct err *err);
 void ask_show_sum(struct ask_show *show, const struct json_node *answer, bool can_go_on);
@@ -135,6 +137,8 @@ int ask_key_give(struct remote *remote, const struct ask_options *options, struc
 
 // --- a server (ask-server.c)
 
+// Whether it would be the one that `remote` has looked for.
+bool ask_server_fits(const struct remote *remote);
 // Starts one for remote's data directory, if that is wanted, and waits until it answers.
 int ask_server_start(struct remote *remote, const struct ask_options *options,
                      struct ask_show *show, struct err *err);

@@ -85,12 +85,17 @@ static int write_lines(struct rich *rich, int stream, const char *text, size_t l
     return end_line(rich, stream, err);
 }
 
+int rich_text(struct rich *rich, bool is_error, const char *text, size_t len, struct err *err)
+{
+    return write_text(rich, is_error ? STREAM_ERR : STREAM_OUT, text, len, err);
+}
+
 int rich_output(struct rich *rich, bool is_error, const struct json_node *event, struct err *err)
 {
     const struct json_node *text = json_get(event, "text");
     if (!json_is(text, JSON_NODE_STRING))
         return err_set(err, ERR_INTERNAL, "the server sent an event without text");
-    return write_text(rich, is_error ? STREAM_ERR : STREAM_OUT, text->text, text->text_len, err);
+    return rich_text(rich, is_error, text->text, text->text_len, err);
 }
 
 // -- JSON, a member a line

@@ -30,6 +30,7 @@ struct rich {
 void rich_begin(struct rich *rich, const char *id);
 // The event of a stream: its text, as it is.
 int rich_output(struct rich *rich, bool is_error, const struct json_node *event, struct err *err);
+int rich_text(struct rich *rich, bool is_error, const char *text, size_t len, struct err *err);
 // A representation (kernels/PROTOCOL.md): its best form for a reader of text.
 int rich_show(struct rich *rich, const struct json_node *representation, struct err *err);
 // {"name", "message", "traceback"}

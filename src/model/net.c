@@ -121,8 +121,7 @@ static int lane_on_socket(CURL *easy, curl_socket_t fd, int what, void *data, vo
     if (watch == NULL && (watch = watch_new(lane, fd)) == NULL)
         return -1;
     (void)curl_multi_assign(lane->multi, fd, watch);
-    int events =
-        (what & CURL_POLL_IN ? UV_READABLE : 0) | (what & CURL_POLL_OUT ? UV_WRITABLE : 0);
+    int events = (what & CURL_POLL_IN ? UV_READABLE : 0) | (what & CURL_POLL_OUT ? UV_WRITABLE : 0);
     return uv_poll_start(&watch->poll, events, on_poll) < 0 ? -1 : 0;
 }
 
@@ -169,7 +168,7 @@ static int load_trusted(struct net *net, struct err *err)
     net->trusted = X509_STORE_new();
     if (net->trusted == NULL || X509_STORE_set_default_paths(net->trusted) != 1)
         return err_set(err, ERR_INTERNAL, "TLS: the machine's certificates");
-    if (*ca_file != '\0' && X509_STORE_load_file(net->trusted, ca_file) != 1)
+    if (ca_file != NULL && *ca_file != '\0' && X509_STORE_load_file(net->trusted, ca_file) != 1)
         return err_set(err, ERR_INVALID, "'%s' is not a file of certificates that can be read",
                        ca_file);
     return 0;

@@ -152,7 +152,8 @@ static CURLcode on_tls(CURL *easy, void *ctx, void *data)
 {
     struct transfer *transfer = data;
     (void)easy;
-    return SSL_CTX_set1_cert_store_ok(ctx, transfer->net->trusted);
+    SSL_CTX_set1_cert_store(ctx, transfer->net->trusted);
+    return CURLE_OK;
 }
 
 // --- starting
@@ -169,4 +170,152 @@ static void add_headers(struct transfer *transfer, const char *const *lines)
     }
     if (transfer->headers == NULL)
         abort();
+}
+
+#define SET(transfer, option, value)                                                               \
+    do {                                                                                           \
+        if (curl_easy_setopt((transfer)->easy, option, value) != CURLE_OK)                         \
+            abort();                                                                               \
+    } while (0)
+
+// An address that is checked must be the one that is spoken to: nothing that leads elsewhere.
+static void set_where(struct transfer *transfer, const struct transfer_request *request)
+{
+    SET(transfer, CURLOPT_URL, request->url);
+    SET(transfer, CURLOPT_PROTOCOLS_STR, "http,https");
+    SET(transfer, CURLOPT_FOLLOWLOCATION, 0L);
+    if (request->guarded)
+        SET(transfer, CURLOPT_PROXY, "");
+    SET(transfer, CURLOPT_OPENSOCKETFUNCTION, on_open_socket);
+    SET(transfer, CURLOPT_OPENSOCKETDATA, transfer);
+    SET(transfer, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS);
+    SET(transfer, CURLOPT_TIMEOUT_MS, (long)request->timeout_ms);
+    SET(transfer, CURLOPT_TCP_NODELAY, 1L);
+    SET(transfer, CURLOPT_TCP_KEEPALIVE, 1L);
+    SET(transfer, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
+    SET(transfer, CURLOPT_CAINFO, NULL); // all that is trusted comes from on_tls
+    SET(transfer, CURLOPT_CAPATH, NULL);
+    SET(transfer, CURLOPT_SSL_CTX_FUNCTION, on_tls);
+    SET(transfer, CURLOPT_SSL_CTX_DATA, transfer);
+}
+
+static void set_what(struct transfer *transfer, const struct transfer_request *request)
+{
+    SET(transfer, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
+    SET(transfer, CURLOPT_POST, 1L);
+    SET(transfer, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)request->body_len);
+    SET(transfer, CURLOPT_POSTFIELDS, request->body);
+    SET(transfer, CURLOPT_HTTPHEADER, transfer->headers);
+    SET(transfer, CURLOPT_USERAGENT, "cay/" CAY_VERSION);
+}
+
+static void set_callbacks(struct transfer *transfer)
+{
+    SET(transfer, CURLOPT_PRIVATE, transfer);
+    SET(transfer, CURLOPT_NOSIGNAL, 1L);
+    SET(transfer, CURLOPT_ERRORBUFFER, transfer->error);
+    SET(transfer, CURLOPT_HEADERFUNCTION, on_header);
+    SET(transfer, CURLOPT_HEADERDATA, transfer);
+    SET(transfer, CURLOPT_WRITEFUNCTION, on_body);
+    SET(transfer, CURLOPT_WRITEDATA, transfer);
+}
+
+static void link_to(struct transfer *transfer, struct net *net)
+{
+    transfer->net = net;
+    transfer->next = net->all;
+    transfer->at = &net->all;
+    if (net->all != NULL)
+        net->all->at = &transfer->next;
+    net->all = transfer;
+}
+
+struct transfer *transfer_start(struct net *net, const struct transfer_request *request,
+                                const struct transfer_ops *ops, void *data)
+{
+    struct transfer *transfer = calloc(1, sizeof *transfer);
+    if (transfer == NULL || (transfer->easy = curl_easy_init()) == NULL)
+        abort();
+    link_to(transfer, net);
+    transfer->ops = *ops;
+    transfer->data = data;
+    transfer->guarded = request->guarded;
+    head_reset(&transfer->head);
+    buf_init(&transfer->bytes, BYTES_MAX);
+    add_headers(transfer, request->headers);
+    set_where(transfer, request);
+    set_what(transfer, request);
+    set_callbacks(transfer);
+    transfer->multi = net->lanes[request->guarded ? LANE_GUARDED : LANE_OPEN].multi;
+    if (curl_multi_add_handle(transfer->multi, transfer->easy) != CURLM_OK)
+        abort();
+    return transfer;
+}
+
+const struct transfer_head *transfer_head(const struct transfer *transfer)
+{
+    return &transfer->head;
+}
+
+// --- ending
+
+// Out of everything; it is told and freed, but does nothing any more.
+static void unlink_from(struct transfer *transfer)
+{
+    struct net *net = transfer->net;
+    if (transfer->multi != NULL)
+        (void)curl_multi_remove_handle(transfer->multi, transfer->easy);
+    transfer->multi = NULL;
+    if (transfer->at != NULL) {
+        *transfer->at = transfer->next;
+        if (transfer->next != NULL)
+            transfer->next->at = transfer->at;
+    }
+    transfer->at = NULL;
+    if (!transfer->is_ready)
+        return;
+    struct transfer **at = &net->ready;
+    while (*at != transfer)
+        at = &(*at)->next_ready;
+    *at = transfer->next_ready;
+    if (*at == NULL)
+        net->ready_end = at;
+    transfer->is_ready = false;
+}
+
+void transfer_free(struct transfer *transfer)
+{
+    if (transfer == NULL)
+        return;
+    unlink_from(transfer);
+    curl_easy_cleanup(transfer->easy);
+    // One of them is the credential.
+    for (struct curl_slist *line = transfer->headers; line != NULL; line = line->next)
+        sodium_memzero(line->data, strlen(line->data));
+    curl_slist_free_all(transfer->headers);
+    buf_done(&transfer->bytes);
+    free(transfer);
+}
+
+static bool is_pointless(CURLcode code)
+{
+    return code == CURLE_URL_MALFORMAT || code == CURLE_UNSUPPORTED_PROTOCOL ||
+           code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_OUT_OF_MEMORY ||
+           code == CURLE_ABORTED_BY_CALLBACK;
+}
+
+void transfer_has_ended(struct transfer *transfer, CURLcode code)
+{
+    bool refused = transfer->refused && code == CURLE_COULDNT_CONNECT;
+    const struct transfer_end end = {
+        .is_whole = code == CURLE_OK,
+        .is_pointless = refused || is_pointless(code),
+        .is_timeout = code == CURLE_OPERATION_TIMEDOUT,
+        .why = code == CURLE_OK           ? ""
+               : refused                  ? "its address is not one that may be connected to"
+               : *transfer->error != '\0' ? transfer->error
+                                          : curl_easy_strerror(code),
+    };
+    unlink_from(transfer);
+    transfer->ops.end(transfer->data, &end);
 }

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+// What was asked of a model before: the list, one answer, cancelling and removing. A run that is in
+// memory is asked itself; of the others there is the row.
+#include <string.h>
+
+#include "agents/run.h"
+#include "api/call.h"
+#include "api/execute.h"
+#include "api/handlers.h"
+#include "api/show.h"
+
+enum {
+    LIST_DEFAULT = 50,
+    LIST_MAX = 500,
+    // Answers may be asked for again and again, by readers who do not take them. While so much
+    // waits for them, large ones are not read.
+    HELD_MAX = 256 * 1024 * 1024,
+    SMALL = 256 * 1024,
+};
+
+static void missing(struct call *call)
+{
+    call_error(call, ERROR_NOT_FOUND, NULL, "there is no result '%.80s': GET /execute lists them",
+               call->param[0]);
+}
+
+static struct run *find_run(struct call *call)
+{
+    struct agents *agents = call->api->agents;
+    return agents != NULL ? run_find(agents, call->tenant, call->param[0]) : NULL;
+}
+
+static void reply_state(struct call *call, unsigned status, const char *state)
+{
+    struct buf buf;
+    struct json j;
+    buf_init(&buf, SHOW_MAX);
+    json_init(&j, &buf);
+    json_open_object(&j);
+    show_bool(&j, "success", true);
+    show_str(&j, "request_id", call->param[0]);
+    show_str(&j, "state", state);
+    json_close_object(&j);
+    call_reply_json(call, status, &j);
+}
+
+// -- the list
+
+static const char *state_name(enum result_state state)
+{
+    switch (state) {
+    case RESULT_RUNNING:
+        return "running";
+    case RESULT_DONE:
+        return "done";
+    case RESULT_LOST:
+        return "lost";
+    }
+    return "unknown";
+}
+
+static void show_result(struct json *j, const struct result_row *row)
+{
+    bool is_done = row->state == RESULT_DONE;
+    show_str(j, "request_id", row->id);
+    show_str(j, "kind", row->kind);
+    show_str(j, "state", state_name(row->state));
+    show_str(j, "question", row->title);
+    json_key(j, "success");
+    if (is_done)
+        json_put_bool(j, row->success);
+    else
+        json_put_null(j);
+    show_str(j, "error_code", row->state == RESULT_LOST ? "RESULT_LOST" : row->error);
+    show_str(j, "sandboxId", row->sandbox);
+    show_str(j, "model", row->model);
+    show_usd(j, "cost_usd", row->cost);
+    show_int(j, "input_tokens", row->input_tokens);
+    show_int(j, "output_tokens", row->output_tokens);
+    show_int(j, "generation_ms", row->generation_ms);
+    show_int(j, "sandbox_ms", row->sandbox_ms);
+    show_int(j, "total_ms", row->total_ms);
+    show_time(j, "created", row->created_ms);
+    show_time(j, "ended", row->ended_ms);
+}
+
+struct page {
+    struct json *j;
+    unsigned n, max;
+    char last[EDGE_NAME_MAX + 1];
+    bool more;
+};
+
+static int see_result(void *data, const struct result_row *row)
+{
+    struct page *page = data;
+    if (page->n == page->max) {
+        page->more = true;
+        return 1;
+    }
+    page->n++;
+    (void)snprintf(page->last, sizeof page->last, "%s", row->id);
+    json_open_object(page->j);
+    show_result(page->j, row);
+    json_close_object(page->j);
+    return 0;
+}
+
+static void list(struct call *call, const struct result_query *query, unsigned max)
+{
+    struct buf buf;
+    struct json j;
+    struct err err = {0};
+    struct page page = {.j = &j, .max = max};
+    buf_init(&buf, SHOW_MAX);
+    json_init(&j, &buf);
+    json_open_object(&j);
+    show_bool(&j, "success", true);
+    json_key(&j, "results");
+    json_open_array(&j);
+    if (db_result_each(call->api->db, query, see_result, &page, &err) < 0) {
+        buf_done(&buf);
+        call_fail(call, &err);
+        return;
+    }
+    json_close_array(&j);
+    show_str(&j, "next", page.more ? page.last : NULL);
+    json_close_object(&j);
+    call_reply_json(call, 200, &j);
+}
+
+// A place in the list that is gone would be its end: better said.
+static int check_before(struct call *call, const char *before)
+{
+    struct err err = {0};
+    struct result_row row = {0};
+    if (before == NULL)
+        return 0;
+    int r = db_result_get(call->api->db, call->tenant, before, &row, &err);
+    result_row_done(&row);
+    if (r < 0)
+        call_fail(call, &err);
+    else if (r == 0)
+        call_error(call, ERROR_INVALID_REQUEST, NULL,
+                   "?before: there is no result '%.80s' (any more): begin anew without it", before);
+    return r > 0 ? 0 : -1;
+}
+
+void handle_result_list(struct call *call)
+{
+    uint64_t max;
+    struct result_query query = {
+        .tenant = call->tenant,
+        .kind = call_query(call, "kind"),
+        .before = call_query(call, "before"),
+    };
+    if (call_query_u64(call, "limit", LIST_MAX, LIST_DEFAULT, &max) < 0)
+        return;
+    if (query.kind != NULL && strcmp(query.kind, "question") != 0 &&
+        strcmp(query.kind, "sdk") != 0) {
+        call_error(call, ERROR_INVALID_REQUEST, NULL, "?kind: must be question or sdk");
+        return;
+    }
+    if (check_before(call, query.before) < 0)
+        return;
+    query.max = (unsigned)max + 1; // one more tells whether there is a next page
+    list(call, &query, (unsigned)max);
+}
+
+// -- one
+
+static bool is_scarce(struct call *call, size_t len)
+{
+    if (len <= SMALL || call->api->held + len <= HELD_MAX)
+        return false;
+    call_error(call, ERROR_UNAVAILABLE, NULL,
+               "too many large answers wait for their readers: try again later");
+    return true;
+}
+
+// An answer as it was given, with the status that it was given with.
+static void reply_stored(struct call *call, const struct result_row *row)
+{
+    unsigned status = row->status >= 200 && row->status < 600 ? (unsigned)row->status : 200;
+    const char *body = row->body != NULL ? row->body : "{}";
+    size_t len = row->body != NULL ? row->body_len : 2;
+    if (is_scarce(call, len))
+        return;
+    call->held = len;
+    call->api->held += len;
+    if (!call_accepts(call, "text/event-stream")) {
+        execute_reply(call, status, body, len, 0);
+        return;
+    }
+    // Its events are gone; the last one is the answer.
+    stream_begin_sse(call);
+    if (!call->is_head) {
+        stream_long_begin(call, NULL, "done");
+        stream_long_data(call, body, len);
+        stream_long_end(call);
+    }
+    stream_end(call);
+}
+
+static void reply_row(struct call *call)
+{
+    struct err err = {0};
+    struct result_row row = {0};
+    int r = db_result_get(call->api->db, call->tenant, call->param[0], &row, &err);
+    if (r < 0)
+        call_fail(call, &err);
+    else if (r == 0)
+        missing(call);
+    else if (row.state == RESULT_DONE)
+        reply_stored(call, &row);
+    else
+        call_error(call, ERROR_RESULT_LOST, NULL,
+                   "the server ended while this ran: its answer is lost, ask again");
+    result_row_done(&row);
+}
+
+static void follow(struct call *call, struct run *run)
+{
+    char id[RUN_ID_MAX];
+    uint64_t n = 0;
+    const char *last = http_header(call->req, "Last-Event-ID");
+    if (last == NULL)
+        execute_stream(call, run, 0);
+    else if (execute_parse_id(last, id, &n) < 0 || strcmp(id, run_id(run)) != 0)
+        call_error(call, ERROR_INVALID_REQUEST, NULL,
+                   "Last-Event-ID is not the id of an event of this result");
+    else
+        execute_stream(call, run, n + 1);
+}
+
+void handle_result_get(struct call *call)
+{
+    struct run *run = find_run(call);
+    if (run != NULL && call_accepts(call, "text/event-stream"))
+        follow(call, run);
+    else if (run != NULL && !run_has_ended(run))
+        reply_state(call, 202, "running");
+    else
+        reply_row(call);
+}
+
+// Asked to end it does so in its own time; its answer says that it was cancelled.
+void handle_result_delete(struct call *call)
+{
+    struct err err = {0};
+    struct run *run = find_run(call);
+    if (run != NULL && !run_has_ended(run)) {
+        run_ref(run);
+        run_cancel(run);
+        run_unref(run);
+        reply_state(call, 202, "cancelling");
+        return;
+    }
+    int r = db_result_del(call->api->db, call->tenant, call->param[0], &err);
+    if (r < 0)
+        call_fail(call, &err);
+    else if (r == 0)
+        missing(call);
+    else
+        reply_state(call, 200, "removed");
+}
