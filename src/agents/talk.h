@@ -11,8 +11,10 @@ enum {
     TALK_TURNS = 10,
     TALK_TURNS_MAX = 200,
     TALK_TOKENS = 8192,
+    TALK_TOKENS_MAX = 128000,
     TALK_TOOLS_MAX = 32,
     TALK_TIMEOUT_MS = 300000,
+    TALK_TIMEOUT_MAX_MS = 24 * 60 * 60 * 1000,
 };
 
 struct talk_request { // texts are copied
@@ -31,4 +33,6 @@ struct talk_request { // texts are copied
 // Whether there is a tool of this name. All there are, for messages: "Bash, Edit, ...".
 bool talk_knows_tool(const char *name);
 const char *talk_tool_names(void);
+// The reference is the caller's. NULL: it was not begun; ERR_NOT_FOUND: the sandbox; ERR_INVALID;
+// ERR_UNAVAILABLE.
 struct run *talk_start(struct agents *agents, const struct talk_request *request, struct err *err);

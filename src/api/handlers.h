@@ -29,6 +29,7 @@ void handle_events(struct call *call);
 void handle_exec(struct call *call);
 
 void handle_execute(struct call *call);
+void handle_execute_sdk(struct call *call);
 
 void handle_context_create(struct call *call);
 void handle_context_list(struct call *call);
@@ -88,6 +89,11 @@ void handle_port_close(struct call *call);
 struct json;
 struct err;
 int ports_show(struct call *call, struct json *json, struct err *err);
+
+void handle_result_list(struct call *call);
+void handle_result_get(struct call *call);
+void handle_result_delete(struct call *call);
+void handle_usage(struct call *call);
 
 void handle_secret_put(struct call *call);
 void handle_secret_list(struct call *call);

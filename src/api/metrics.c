@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "agents/agents.h"
 #include "api/call.h"
 #include "api/handlers.h"
 #include "api/stats.h"
@@ -116,6 +117,42 @@ static void put_ways(struct buf *b, const struct api *api)
            mover_running(api->mover));
 }
 
+static void put_tokens(struct buf *b, const struct model_usage *u)
+{
+    const struct {
+        const char *kind;
+        int64_t n;
+    } rows[] = {
+        {"input",          u->input         },
+        {"output",         u->output        },
+        {"cache_write",    u->cache_write   },
+        {"cache_write_1h", u->cache_write_1h},
+        {"cache_read",     u->cache_read    },
+    };
+    head(b, "cay_model_tokens_total", "counter", "Tokens of models, by kind.");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        (void)buf_printf(b, "cay_model_tokens_total{kind=\"%s\"} %" PRId64 "\n", rows[i].kind,
+                         rows[i].n);
+}
+
+static void put_agents(struct buf *b, const struct agents *agents)
+{
+    struct agents_stats s;
+    if (agents == NULL)
+        return;
+    agents_stats(agents, &s);
+    number(b, "cay_runs_total", "counter", "Questions and conversations begun.", s.runs);
+    number(b, "cay_runs_failed_total", "counter", "Those that ended without success.", s.failed);
+    number(b, "cay_runs_cached_total", "counter", "Questions answered by code that was there.",
+           s.cached);
+    number(b, "cay_runs_open", "gauge", "Those that run.", s.open);
+    number(b, "cay_model_requests_total", "counter", "Calls to models.", s.calls);
+    number(b, "cay_model_errors_total", "counter", "Calls to models that failed.", s.call_errors);
+    put_tokens(b, &s.usage);
+    head(b, "cay_model_cost_usd_total", "counter", "What models have cost, in dollars.");
+    (void)buf_printf(b, "cay_model_cost_usd_total %.9f\n", (double)s.cost / 1e9);
+}
+
 static void put_process(struct buf *b)
 {
     char text[256];
@@ -141,6 +178,7 @@ void handle_metrics(struct call *call)
         put_timing(&b, call->api->fleet, (enum fleet_timing)i);
     put_requests(&b, call->api);
     put_ways(&b, call->api);
+    put_agents(&b, call->api->agents);
     put_process(&b);
     call_reply(call, 200, "text/plain; version=0.0.4; charset=utf-8", &b);
 }

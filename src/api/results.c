@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What was asked of a model before: the list, one answer, cancelling and removing. A run that is in
 // memory is asked itself; of the others there is the row.
+#include <stdio.h>
 #include <string.h>
 
 #include "agents/run.h"
@@ -169,10 +170,14 @@ void handle_result_list(struct call *call)
 
 // -- one
 
+// Counts an answer of this size, or has refused it.
 static bool is_scarce(struct call *call, size_t len)
 {
-    if (len <= SMALL || call->api->held + len <= HELD_MAX)
+    if (len <= SMALL || call->api->held + len <= HELD_MAX) {
+        call->held = len;
+        call->api->held += len;
         return false;
+    }
     call_error(call, ERROR_UNAVAILABLE, NULL,
                "too many large answers wait for their readers: try again later");
     return true;
@@ -186,8 +191,6 @@ static void reply_stored(struct call *call, const struct result_row *row)
     size_t len = row->body != NULL ? row->body_len : 2;
     if (is_scarce(call, len))
         return;
-    call->held = len;
-    call->api->held += len;
     if (!call_accepts(call, "text/event-stream")) {
         execute_reply(call, status, body, len, 0);
         return;
@@ -200,23 +203,6 @@ static void reply_stored(struct call *call, const struct result_row *row)
         stream_long_end(call);
     }
     stream_end(call);
-}
-
-static void reply_row(struct call *call)
-{
-    struct err err = {0};
-    struct result_row row = {0};
-    int r = db_result_get(call->api->db, call->tenant, call->param[0], &row, &err);
-    if (r < 0)
-        call_fail(call, &err);
-    else if (r == 0)
-        missing(call);
-    else if (row.state == RESULT_DONE)
-        reply_stored(call, &row);
-    else
-        call_error(call, ERROR_RESULT_LOST, NULL,
-                   "the server ended while this ran: its answer is lost, ask again");
-    result_row_done(&row);
 }
 
 static void follow(struct call *call, struct run *run)
@@ -233,15 +219,52 @@ static void follow(struct call *call, struct run *run)
         execute_stream(call, run, n + 1);
 }
 
-void handle_result_get(struct call *call)
+static void reply_ended(struct call *call, const struct run *run)
 {
-    struct run *run = find_run(call);
+    unsigned status;
+    const char *body;
+    size_t len;
+    int64_t retry_after_ms;
+    run_answer(run, &status, &body, &len, &retry_after_ms);
+    if (!is_scarce(call, len))
+        execute_reply(call, status, body, len, retry_after_ms);
+}
+
+// One that has ended and is still in memory knows more than its row; but when that was removed it
+// is gone.
+static void reply_row(struct call *call, struct run *run, const struct result_row *row)
+{
     if (run != NULL && call_accepts(call, "text/event-stream"))
         follow(call, run);
-    else if (run != NULL && !run_has_ended(run))
-        reply_state(call, 202, "running");
+    else if (run != NULL)
+        reply_ended(call, run);
+    else if (row->state == RESULT_DONE)
+        reply_stored(call, row);
     else
-        reply_row(call);
+        call_error(call, ERROR_RESULT_LOST, NULL,
+                   "the server ended while this ran: its answer is lost, ask again");
+}
+
+void handle_result_get(struct call *call)
+{
+    struct err err = {0};
+    struct result_row row = {0};
+    struct run *run = find_run(call);
+    if (run != NULL && !run_has_ended(run)) {
+        if (call_accepts(call, "text/event-stream"))
+            follow(call, run);
+        else
+            reply_state(call, 202, "running");
+        return;
+    }
+    int r = db_result_get(call->api->db, call->tenant, call->param[0], &row, &err);
+    if (r < 0)
+        call_fail(call, &err);
+    else if (r == 0)
+        missing(call);
+    else
+        reply_row(call, run, &row);
+    result_row_done(&row);
 }
 
 // Asked to end it does so in its own time; its answer says that it was cancelled.

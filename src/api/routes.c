@@ -23,7 +23,7 @@ static const struct shape sandbox_shape = {
     "Sandbox",
     "success:boolean sandboxId:string id:string slug:string status:string image:string "
     "limits:Limits labels:object userId:string network:any secrets:[string] languages:[string] sharedZygote:boolean provider:string box:integer boxes:integer "
-    "sleepAfter:number keepAlive:boolean ephemeral:boolean createdAt:string updatedAt:string "
+    "sleepAfter:number destroyAfter:number budget:object keepAlive:boolean ephemeral:boolean createdAt:string updatedAt:string "
     "lastActiveAt:string workspaceSyncedAt:string created:boolean git:GitClone "
     "ports:[Port] stats:Usage"};
 static const struct shape sandboxes_shape = {"Sandboxes",
@@ -59,6 +59,9 @@ static const struct shape answer_shape = {
     "files:[object] filesTruncated:boolean sandboxId:string context:string language:string "
     "model:string attempts:integer reason:string executionTime:integer metrics:object "
     "cached:boolean"};
+static const struct shape talk_shape = {
+    "TalkResult", "success:boolean request_id:string timestamp:string result:string error:string "
+                  "error_code:string messages:[object] metadata:object"};
 static const struct shape session_shape = {
     "Session", "id:string cwd:string running:boolean createdAt:string lastUsedAt:string"};
 static const struct shape session_answer_shape = {"SessionAnswer",
@@ -129,7 +132,28 @@ static const struct shape replaced_shape = {
 static const struct shape unpacked_shape = {
     "Unpacked", "success:boolean path:string entries:integer bytes:integer"};
 
+static const struct shape result_shape = {
+    "Result",
+    "request_id:string kind:string state:string question:string success:boolean error_code:string "
+    "sandboxId:string model:string cost_usd:number input_tokens:integer output_tokens:integer "
+    "generation_ms:integer sandbox_ms:integer total_ms:integer created:string ended:string"};
+static const struct shape results_shape = {"Results",
+                                           "success:boolean results:[Result] next:string"};
+static const struct shape result_state_shape = {"ResultState",
+                                                "success:boolean request_id:string state:string"};
+static const struct shape spent_shape = {
+    "Spent", "key:string requests:integer input_tokens:integer output_tokens:integer "
+             "cache_creation_input_tokens:integer cache_read_input_tokens:integer "
+             "web_search_requests:integer web_fetch_requests:integer cost_usd:number"};
+static const struct shape model_usage_shape = {
+    "ModelUsage", "success:boolean by:string total:Spent usage:[Spent]"};
+
 const struct shape *const shapes[] = {
+    &result_shape,
+    &results_shape,
+    &result_state_shape,
+    &spent_shape,
+    &model_usage_shape,
     &entry_shape,
     &listing_shape,
     &put_file_shape,
@@ -154,6 +178,7 @@ const struct shape *const shapes[] = {
     &contexts_shape,
     &code_shape,
     &answer_shape,
+    &talk_shape,
     &session_shape,
     &sessions_shape,
     &session_answer_shape,
@@ -279,6 +304,31 @@ const struct route routes[] = {
                      "with Accept: text/event-stream",
           .status = 200, .answer = "The code, what it printed, showed and wrote, and the price",
           .shape = &answer_shape),
+    ROUTE(HTTP_POST, "/execute/sdk", handle_execute_sdk, IDEMPOTENT | SSE, &sdk_schema,
+          .name = "executeSdk",
+          .summary = "A conversation with a model that may use tools, in the shapes of the Agent "
+                     "SDK's messages; streamed with Accept: text/event-stream",
+          .status = 200, .answer = "The last message's text, all messages, and the price",
+          .shape = &talk_shape),
+    ROUTE(HTTP_GET, "/execute", handle_result_list, 0,
+          .query = {LIMIT_QUERY, QUERY("before", "The `next` of the page before"),
+                    QUERY("kind", "question or sdk")},
+          .name = "listResults", .summary = "What was asked, newest first", .status = 200,
+          .answer = "A page of the list", .shape = &results_shape),
+    ROUTE(HTTP_GET, "/execute/{request_id}", handle_result_get, SSE, .name = "getResult",
+          .summary = "The answer to what was asked, or its events", .status = 200,
+          .answer = "The answer as it was given, with its own status; 202 while it runs"),
+    ROUTE(HTTP_DELETE, "/execute/{request_id}", handle_result_delete, 0, .name = "deleteResult",
+          .summary = "Cancel what runs, or remove what has ended", .status = 200,
+          .answer = "It is gone (202: it was asked to end)", .shape = &result_state_shape),
+    ROUTE(HTTP_GET, "/usage", handle_usage, 0,
+          .query = {QUERY("by", "tenant, sandbox, request, model, source or day"),
+                    QUERY("since", "ISO 8601, or milliseconds since 1970"),
+                    QUERY("until", "The same; not included"),
+                    QUERY("sandbox", "Of this one alone"), LIMIT_QUERY,
+                    QUERY("tenant", "Of another tenant, or all: for administrators")},
+          .name = "getUsage", .summary = "What was spent on models", .status = 200,
+          .answer = "Sums, the dearest first; days in order", .shape = &model_usage_shape),
     ROUTE(HTTP_POST, "/sandbox/{id}/code", handle_code, SANDBOX | IDEMPOTENT | SSE, &code_schema,
           .name = "runCode",
           .summary = "Run code in a context and wait for it, or stream it with Accept: "

@@ -14,11 +14,26 @@
 #include "box/limits.h"
 #include "egress/egress.h"
 
-#define SLEEP_AFTER_MAX (INT64_C(366) * 86400 * 1000)
+#define SLEEP_AFTER_MAX   (INT64_C(366) * 86400 * 1000)
+#define BUDGET_USD_MAX    (INT64_C(1000000) * 1000000000)
+#define BUDGET_TOKENS_MAX (INT64_C(1000000) * 1000000)
+
+struct budget_body {
+    struct body_int usd, tokens; // billionths of a dollar
+};
+
+static const struct field budget_fields[] = {
+    FIELD("usd", FIELD_USD, offsetof(struct budget_body, usd), .nullable = true, .min = 1,
+          .max = BUDGET_USD_MAX, .help = "Dollars; null: any number"),
+    FIELD("tokens", FIELD_INT, offsetof(struct budget_body, tokens), .nullable = true, .min = 1,
+          .max = BUDGET_TOKENS_MAX, .help = "Tokens of every kind; null: any number"),
+};
+static const struct schema budget_schema = SCHEMA("Budget", struct budget_body, budget_fields);
 
 struct settings_body {
     const char *id, *image, *user_id;
-    struct body_int memory, disk, pids, cpus, sleep_after;
+    struct body_int memory, disk, pids, cpus, sleep_after, destroy_after;
+    struct budget_body budget;
     struct body_bool keep_alive, ephemeral;
     struct body_map env, labels;
     const char *network;
@@ -46,6 +61,12 @@ struct settings_body {
               .help =                                                                              \
                   "Falls asleep after so long without use: seconds, or a text such as \"10m\""),   \
         FIELD("keepAlive", FIELD_BOOL, AT(keep_alive), .help = "Never falls asleep"),              \
+        FIELD("destroyAfter", FIELD_SECONDS, AT(destroy_after), .nullable = true,                  \
+              .max = SLEEP_AFTER_MAX,                                                              \
+              .help = "Is destroyed after so long without use, awake or asleep, unless it has "    \
+                      "keepAlive: seconds, or a text such as \"7d\"; 0 or null: never"),           \
+        FIELD("budget", FIELD_OBJECT, AT(budget), .sub = &budget_schema, .nullable = true,         \
+              .help = "What it may spend on models while it exists; null: any amount"),            \
         FIELD("network", FIELD_JSON, AT(network), .max = NETWORK_TEXT_MAX,                         \
               .help = "What it may reach: \"none\" (if not given), \"internet\", or "              \
                       "{\"allow\": [\"api.example.com\", \"*.example.org:443\"]}"),                \
@@ -126,6 +147,9 @@ static struct sandbox_settings settings_of(const struct settings_body *b,
         .secrets = network->secrets,
         .languages = names,
         .own_zygote = b->shared_zygote.given && !b->shared_zygote.value,
+        .destroy_after_ms = b->destroy_after.value,
+        .budget_cost = b->budget.usd.value,
+        .budget_tokens = b->budget.tokens.value,
     };
 }
 
@@ -309,6 +333,16 @@ static void on_changed(void *data, struct sandbox *s, bool created, const struct
     call_unref(call);
 }
 
+// Of a budget only what is named changes.
+static void keep_rest_of_budget(const struct settings_body *b, const struct sandbox_row *row,
+                                struct sandbox_settings *settings)
+{
+    if (!b->budget.usd.given && row->budget_cost > 0)
+        settings->budget_cost = row->budget_cost;
+    if (!b->budget.tokens.given && row->budget_tokens > 0)
+        settings->budget_tokens = row->budget_tokens;
+}
+
 void handle_patch(struct call *call)
 {
     const struct settings_body *b = call->body.values;
@@ -337,6 +371,11 @@ void handle_patch(struct call *call)
         which |= PATCH_LANGUAGES;
     if (b->shared_zygote.given)
         which |= PATCH_ZYGOTE;
+    if (b->destroy_after.given)
+        which |= PATCH_DESTROY_AFTER;
+    if (b->budget.usd.given || b->budget.tokens.given)
+        which |= PATCH_BUDGET;
+    keep_rest_of_budget(b, sandbox_row(call->sandbox), &settings);
     sandbox_patch(call->sandbox, &settings, which, on_changed, call_ref(call));
 }
 

@@ -6,7 +6,7 @@
 
 extern const struct schema create_schema, put_schema, patch_schema;
 extern const struct schema exec_schema;
-extern const struct schema question_schema;
+extern const struct schema question_schema, sdk_schema;
 extern const struct schema session_schema;
 extern const struct schema context_schema, code_schema;
 extern const struct schema process_schema, signal_schema, stdin_schema, wait_schema;

@@ -21,6 +21,12 @@ void show_time_now(struct json *j, const char *key)
     show_time(j, key, db_now_ms());
 }
 
+void show_usd(struct json *j, const char *key, int64_t nano)
+{
+    json_key(j, key);
+    json_put_double(j, (double)nano / 1e9);
+}
+
 void show_bytes(struct json *j, const char *key, const void *data, size_t len)
 {
     bool text = utf8_valid(data, len);
@@ -87,6 +93,27 @@ void show_limits(struct json *j, const struct sandbox_row *row)
     json_close_object(j);
 }
 
+// What it may spend on models, each null where there is no limit, and what it has spent.
+static void show_budget(struct json *j, const struct sandbox_row *row)
+{
+    json_key(j, "budget");
+    json_open_object(j);
+    if (row->budget_cost >= 0)
+        show_usd(j, "usd", row->budget_cost);
+    else
+        show_raw(j, "usd", NULL);
+    if (row->budget_tokens >= 0)
+        show_int(j, "tokens", row->budget_tokens);
+    else
+        show_raw(j, "tokens", NULL);
+    json_key(j, "spent");
+    json_open_object(j);
+    show_usd(j, "usd", row->spent_cost);
+    show_int(j, "tokens", row->spent_tokens);
+    json_close_object(j);
+    json_close_object(j);
+}
+
 void show_sandbox(struct json *j, const struct sandbox_row *row)
 {
     show_str(j, "id", row->id);
@@ -108,6 +135,11 @@ void show_sandbox(struct json *j, const struct sandbox_row *row)
         json_put_null(j);
     show_int(j, "boxes", row->boxes);
     show_ms(j, "sleepAfter", (double)row->sleep_after_ms / 1000.0);
+    if (row->destroy_after_ms > 0)
+        show_ms(j, "destroyAfter", (double)row->destroy_after_ms / 1000.0);
+    else
+        show_raw(j, "destroyAfter", NULL);
+    show_budget(j, row);
     show_bool(j, "keepAlive", row->keep_alive);
     show_bool(j, "ephemeral", row->ephemeral);
     show_time(j, "createdAt", row->created_ms);

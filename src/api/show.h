@@ -10,6 +10,7 @@
 
 enum { SHOW_MAX = 64 * 1024 * 1024 }; // most that a list's JSON may take
 
+void show_usd(struct json *j, const char *key, int64_t nano); // nano-dollars, as dollars
 void show_time_now(struct json *j, const char *key);
 // Text, or with "encoding":"base64" beside it.
 void show_bytes(struct json *j, const char *key, const void *data, size_t len);

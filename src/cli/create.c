@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `cay create [ID]`: makes a sandbox, or finds the one that has this id and these settings.
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
@@ -21,23 +22,29 @@ enum create_flag {
     FLAG_ALLOW,
     FLAG_INTERNET,
     FLAG_SECRET,
+    FLAG_DESTROY_AFTER,
+    FLAG_BUDGET_USD,
+    FLAG_BUDGET_TOKENS,
 };
 
 static const struct opt opts[] = {
-    {"image",       'i', "NAME", "what it stands on ('cay image ls' on the server)",      "the server's"},
-    {"memory",      'm', "SIZE", "most memory",                                           "the server's"},
-    {"cpus",        'c', "N",    "most processor time, in cores; 0.5 is half of one",     "the server's"},
-    {"pids",        'p', "N",    "most processes and threads",                            "the server's"},
-    {"disk",        'd', "SIZE", "most that its files may take",                          "the server's"},
-    {"env",         'e', "K=V",  "a variable of all its programs; K alone takes ours",    NULL          },
-    {"label",       'l', "K=V",  "a label to find it by; may be repeated",                NULL          },
-    {"sleep-after", 0,   "TIME", "without use for this long it sleeps (30s, 10m, 1h)",
-     "the server's"                                                                                     },
-    {"keep-alive",  0,   NULL,   "never let it sleep",                                    NULL          },
-    {"ephemeral",   0,   NULL,   "its files go when it sleeps",                           NULL          },
-    {"allow",       0,   "HOST", "it may reach this host (*.x.org:443); may be repeated", NULL          },
-    {"internet",    0,   NULL,   "it may reach all but private networks",                 NULL          },
-    {"secret",      0,   "NAME", "it may use this secret; may be repeated",               NULL          },
+    {"image",         'i', "NAME", "what it stands on ('cay image ls' on the server)",      "the server's"},
+    {"memory",        'm', "SIZE", "most memory",                                           "the server's"},
+    {"cpus",          'c', "N",    "most processor time, in cores; 0.5 is half of one",     "the server's"},
+    {"pids",          'p', "N",    "most processes and threads",                            "the server's"},
+    {"disk",          'd', "SIZE", "most that its files may take",                          "the server's"},
+    {"env",           'e', "K=V",  "a variable of all its programs; K alone takes ours",    NULL          },
+    {"label",         'l', "K=V",  "a label to find it by; may be repeated",                NULL          },
+    {"sleep-after",   0,   "TIME", "without use for this long it sleeps (30s, 10m, 1h)",
+     "the server's"                                                                                       },
+    {"keep-alive",    0,   NULL,   "never let it sleep",                                    NULL          },
+    {"ephemeral",     0,   NULL,   "its files go when it sleeps",                           NULL          },
+    {"allow",         0,   "HOST", "it may reach this host (*.x.org:443); may be repeated", NULL          },
+    {"internet",      0,   NULL,   "it may reach all but private networks",                 NULL          },
+    {"secret",        0,   "NAME", "it may use this secret; may be repeated",               NULL          },
+    {"destroy-after", 0,   "TIME", "without use for this long it is destroyed (12h, 7d)",   "never"       },
+    {"budget-usd",    0,   "USD",  "most dollars that it may spend on models",              "any"         },
+    {"budget-tokens", 0,   "N",    "most tokens that it may spend on models",               "any"         },
     REMOTE_OPTS,
 };
 
@@ -63,7 +70,9 @@ struct create {
     const char *image;
     uint64_t memory, disk, pids;
     uint32_t cpu_milli;
-    const char *sleep_after;
+    const char *sleep_after, *destroy_after;
+    double budget_usd;
+    uint64_t budget_tokens;
     bool keep_alive, ephemeral, internet;
     struct pairs env, labels;
     struct names allow, secrets;
@@ -75,6 +84,36 @@ static int names_add(struct names *names, const char *name, struct err *err)
         return err_set(err, ERR_INVALID, "'%.80s' is one too many", name);
     names->items[names->n++] = name;
     return 0;
+}
+
+// "1.5", "$0.25".
+static int parse_usd(const char *text, double *ret, struct err *err)
+{
+    const char *digits = text[0] == '$' ? text + 1 : text;
+    size_t whole = strspn(digits, "0123456789");
+    size_t rest = digits[whole] == '.' ? 1 + strspn(digits + whole + 1, "0123456789") : 0;
+    double usd = strtod(digits, NULL);
+    if (whole + rest == 0 || digits[whole + rest] != '\0' || rest == 1 || usd <= 0 || usd > 1e6)
+        return err_set(err, ERR_INVALID, "'%.40s' is no amount of dollars, such as 1.5", text);
+    *ret = usd;
+    return 0;
+}
+
+static void put_budget(struct json *j, const struct create *c)
+{
+    if (c->budget_usd <= 0 && c->budget_tokens == 0)
+        return;
+    json_key(j, "budget");
+    json_open_object(j);
+    if (c->budget_usd > 0) {
+        json_key(j, "usd");
+        json_put_double(j, c->budget_usd);
+    }
+    if (c->budget_tokens > 0) {
+        json_key(j, "tokens");
+        json_put_uint(j, c->budget_tokens);
+    }
+    json_close_object(j);
 }
 
 static int take_flag(void *data, unsigned flag, const char *value, struct err *err)
@@ -113,6 +152,13 @@ static int take_flag(void *data, unsigned flag, const char *value, struct err *e
         return 0;
     case FLAG_SECRET:
         return names_add(&c->secrets, value, err);
+    case FLAG_DESTROY_AFTER:
+        c->destroy_after = value;
+        return parse_duration(value, &ms, err);
+    case FLAG_BUDGET_USD:
+        return parse_usd(value, &c->budget_usd, err);
+    case FLAG_BUDGET_TOKENS:
+        return parse_u64(value, 1, UINT64_C(1000000000000), &c->budget_tokens, err);
     }
     return 0;
 }
@@ -179,6 +225,8 @@ static void write_body(const struct create *c, const char *id, struct buf *body)
         json_put_double(&j, c->cpu_milli / 1000.0);
     }
     put_text(&j, "sleepAfter", c->sleep_after);
+    put_text(&j, "destroyAfter", c->destroy_after);
+    put_budget(&j, c);
     put_flag(&j, "keepAlive", c->keep_alive);
     put_flag(&j, "ephemeral", c->ephemeral);
     pairs_put(&j, "env", &c->env);

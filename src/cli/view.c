@@ -165,11 +165,11 @@ static void read_usage(struct view_sandbox *s, const struct json_node *usage, in
     }
 }
 
-static void read_sandbox(struct view_sandbox *s, const struct json_node *node,
-                         const struct gathered *g, const struct view *before)
+void view_sandbox_read(struct view_sandbox *s, const struct json_node *node,
+                       const struct json_node *usage, int64_t seen_ns,
+                       const struct view_sandbox *before)
 {
     const struct json_node *limits = json_get(node, "limits");
-    const char *id = json_text(json_get(node, "id"));
     *s = (struct view_sandbox){.cpu_percent = -1, .memory = -1, .disk = -1, .pids = -1};
     view_text(s->id, sizeof s->id, node, "id");
     view_text(s->status, sizeof s->status, node, "status");
@@ -177,8 +177,7 @@ static void read_sandbox(struct view_sandbox *s, const struct json_node *node,
     s->age_s = remote_age(json_get(node, "createdAt"));
     s->memory_max = json_int(json_get(limits, "memory"), -1);
     s->disk_max = json_int(json_get(limits, "disk"), -1);
-    if (id != NULL)
-        read_usage(s, gather_usage_of(g, id), g->taken_ns, find(before, s->id));
+    read_usage(s, usage, seen_ns, before);
 }
 
 static void read_sandboxes(struct view *v, const struct gathered *g, const struct view *before)
@@ -189,8 +188,12 @@ static void read_sandboxes(struct view *v, const struct gathered *g, const struc
     if (v->sandboxes == NULL)
         abort();
     for (const struct json_node *s = json_first(list); s != NULL && v->n_sandboxes < n;
-         s = json_next(s))
-        read_sandbox(&v->sandboxes[v->n_sandboxes++], s, g, before);
+         s = json_next(s)) {
+        const char *id = json_text(json_get(s, "id"));
+        if (id != NULL)
+            view_sandbox_read(&v->sandboxes[v->n_sandboxes++], s, gather_usage_of(g, id),
+                              g->taken_ns, find(before, id));
+    }
     v->more_sandboxes = json_text(json_get(root, "next")) != NULL;
 }
 

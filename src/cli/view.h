@@ -75,5 +75,9 @@ struct view {
 // `before` may be NULL: else what was used is compared with it.
 void view_make(struct view *ret, const struct gathered *g, const struct view *before);
 void view_done(struct view *view); // takes zeros
+// One of them alone; `usage` and `before` may be NULL.
+void view_sandbox_read(struct view_sandbox *s, const struct json_node *node,
+                       const struct json_node *usage, int64_t seen_ns,
+                       const struct view_sandbox *before);
 // A member's words, plain and on one line, cut between characters; "" where there are none.
 void view_text(char *ret, size_t size, const struct json_node *node, const char *key);

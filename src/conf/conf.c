@@ -98,6 +98,7 @@ static const struct row rows[] = {
     TIME("sleep-after", sleep_after_ms, "10m", "how long a sandbox may be idle before it sleeps"),
     TIME("drain", drain_ms, "10s", "how long a stop waits for requests that run"),
     SIZE("process-log", process_log, "8m", "what is kept of each output of a process"),
+    TIME("keep-results", keep_results_ms, "30d", "how long answers of models are kept"),
     TEXT("egress-private", egress_private, "", "NETWORKS",
          "private networks that sandboxes may be let at, separated by commas"),
     TEXT("egress-ca", egress_ca, "", "FILE",

@@ -42,6 +42,7 @@ struct conf {
     int64_t sleep_after_ms; // default of sandboxes
     int64_t drain_ms;       // how long a SIGTERM waits for requests that run
     uint64_t process_log;   // bytes kept of each stream of a process
+    int64_t keep_results_ms;
     // ways out of boxes
     char *egress_private; // networks that boxes may reach although they are private, by commas
     char *egress_ca;      // file of certificates for the upstreams of secrets; "": none

@@ -22,6 +22,7 @@
 #include "base/log.h"
 #include "conf/conf.h"
 #include "daemon/confine.h"
+#include "daemon/expire.h"
 #include "daemon/model-token.h"
 #include "db/db.h"
 #include "edge/http.h"
@@ -91,6 +92,7 @@ static void on_checkpoint(uv_timer_t *timer)
     struct err err = {0};
     if (db_idem_expire(d->db, db_now_ms() - DAY_MS, &err) < 0)
         log_line(LOG_WARN, "cannot expire idempotency keys", "error", err.msg, NULL);
+    expire_rows(d->db, d->conf.keep_results_ms);
     if (d->checkpointing)
         return;
     d->checkpoint_work.data = d;

@@ -339,6 +339,7 @@ struct spend_query {
     enum spend_by by;
     int64_t since_ms, until_ms; // 0: no bound
     const char *sandbox;        // NULL: all
+    bool by_calls;              // from the calls, also where the hours would tell
     unsigned max;               // 0: 1000, as many as there are at most
 };
 struct spend_sum {

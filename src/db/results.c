@@ -8,6 +8,7 @@
 enum {
     TRIM_MAX = 16, // at one time: each may have megabytes
     EXPIRE_MAX = 200,
+    EXPIRE_BYTES = 64 * 1024 * 1024,
 };
 
 #define HEAD                                                                                       \
@@ -222,12 +223,16 @@ int db_result_expire(struct db *db, int64_t before_ms, struct err *err)
 {
     auto_call call;
     if (call_start(&call, db, STMT_RESULT_EXPIRE,
-                   "DELETE FROM results WHERE seq IN (SELECT seq FROM results"
-                   " WHERE state <> 1 AND ended_ms < ? ORDER BY ended_ms LIMIT ?)",
+                   "DELETE FROM results WHERE seq IN (SELECT seq FROM"
+                   " (SELECT seq, size, sum(size) OVER (ORDER BY seq) AS all_of FROM"
+                   "  (SELECT seq, size FROM results"
+                   "   WHERE state <> 1 AND ended_ms < ? ORDER BY ended_ms LIMIT ?))"
+                   " WHERE all_of - size < ?)",
                    err) < 0)
         return -1;
     put_int(&call, before_ms);
     put_int(&call, EXPIRE_MAX);
+    put_int(&call, EXPIRE_BYTES);
     return call_run(&call, err);
 }
 

@@ -149,7 +149,7 @@ static const struct row_kind kind = {sizeof(struct sum_row), read_row, row_done}
 static int start(struct call *call, struct db *db, const struct spend_query *query, unsigned max,
                  struct err *err)
 {
-    bool is_calls = query->sandbox != NULL || by_hours[query->by] == NULL;
+    bool is_calls = query->by_calls || query->sandbox != NULL || by_hours[query->by] == NULL;
     const char *text = is_calls ? by_calls[query->by] : by_hours[query->by];
     enum db_stmt which = (enum db_stmt)(STMT_SPEND_SUM + 2 * query->by + (is_calls ? 1 : 0));
     if (call_start(call, db, which, text, err) < 0)

@@ -424,6 +424,19 @@ static const struct field *find(const struct schema *schema, const char *name)
     return NULL;
 }
 
+// With what there is, where that is short.
+static int refuse_unknown(const struct schema *schema, const char *name, struct err *err)
+{
+    enum { NAMES_MAX = 150 };
+    auto_buf names;
+    buf_init(&names, NAMES_MAX);
+    for (size_t i = 0; i < schema->n; i++)
+        (void)buf_printf(&names, "%s%s", i > 0 ? ", " : "", schema->fields[i].name);
+    if (names.failed != 0)
+        return err_set(err, ERR_INVALID, "unknown field '%.80s'", name);
+    return err_set(err, ERR_INVALID, "unknown field '%.40s'; there are %s", name, buf_str(&names));
+}
+
 static int unknown(const struct schema *schema, const char *name, struct err *err)
 {
     for (size_t i = 0; i < schema->n; i++) {
@@ -432,7 +445,7 @@ static int unknown(const struct schema *schema, const char *name, struct err *er
             return err_set(err, ERR_INVALID, "unknown field '%.80s': did you mean '%s'?", name,
                            f->name);
     }
-    return err_set(err, ERR_INVALID, "unknown field '%.80s'", name);
+    return refuse_unknown(schema, name, err);
 }
 
 static void read_null(const struct field *f, char *at)

@@ -32,7 +32,7 @@ struct transfer {
     struct net *net;
     struct transfer *next, **at; // of all
     struct transfer *next_ready;
-    bool is_ready, guarded, refused;
+    bool is_ready, guarded, tls, refused;
     CURL *easy;
     CURLM *multi; // it is in; NULL: in none
     struct curl_slist *headers;

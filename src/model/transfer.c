@@ -9,6 +9,7 @@
 #include <strings.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "model/net.h"
 
 enum { CONNECT_MS = 30 * 1000, HEAD_MAX = 256 * 1024, BYTES_MAX = 64 * 1024 * 1024 };
@@ -102,6 +103,7 @@ static size_t on_header(char *bytes, size_t size, size_t n, void *data)
     transfer->head_len += n;
     if (transfer->head_len > HEAD_MAX)
         return 0;
+    transfer->head.heard_ns = clock_ns();
     if (transfer->has_body || n >= sizeof line) // trailers, and what nobody here asks for
         return n;
     memcpy(line, bytes, n);
@@ -109,6 +111,7 @@ static size_t on_header(char *bytes, size_t size, size_t n, void *data)
     if (strncmp(line, "HTTP/", 5) == 0) { // also of the final answer after an interim one
         const char *status = strchr(line, ' ');
         head_reset(&transfer->head);
+        transfer->head.heard_ns = clock_ns();
         transfer->head.status = status != NULL ? (unsigned)strtoul(status, NULL, 10) : 0;
     } else {
         take_field(&transfer->head, line);
@@ -122,6 +125,7 @@ static size_t on_body(char *bytes, size_t size, size_t n, void *data)
     struct net *net = transfer->net;
     (void)size; // 1
     transfer->has_body = true;
+    transfer->head.heard_ns = clock_ns();
     if (buf_append(&transfer->bytes, bytes, n) < 0)
         return 0;
     if (!transfer->is_ready && n > 0) {
@@ -140,8 +144,8 @@ static curl_socket_t on_open_socket(void *data, curlsocktype purpose, struct cur
     const struct net_config *config = &transfer->net->config;
     if (purpose != CURLSOCKTYPE_IPCXN)
         return CURL_SOCKET_BAD;
-    if (transfer->guarded &&
-        (config->may_connect == NULL || !config->may_connect(config->data, &address->addr))) {
+    if (transfer->guarded && (config->may_connect == NULL ||
+                              !config->may_connect(config->data, &address->addr, transfer->tls))) {
         transfer->refused = true;
         return CURL_SOCKET_BAD;
     }
@@ -240,6 +244,7 @@ struct transfer *transfer_start(struct net *net, const struct transfer_request *
     transfer->ops = *ops;
     transfer->data = data;
     transfer->guarded = request->guarded;
+    transfer->tls = strncmp(request->url, "https:", 6) == 0;
     head_reset(&transfer->head);
     buf_init(&transfer->bytes, BYTES_MAX);
     add_headers(transfer, request->headers);
@@ -310,7 +315,6 @@ void transfer_has_ended(struct transfer *transfer, CURLcode code)
     const struct transfer_end end = {
         .is_whole = code == CURLE_OK,
         .is_pointless = refused || is_pointless(code),
-        .is_timeout = code == CURLE_OPERATION_TIMEDOUT,
         .why = code == CURLE_OK           ? ""
                : refused                  ? "its address is not one that may be connected to"
                : *transfer->error != '\0' ? transfer->error

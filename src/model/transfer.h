@@ -19,7 +19,7 @@ struct transfer;
 struct net_config {
     uv_loop_t *loop;
     const char *ca_file; // "": none
-    bool (*may_connect)(void *data, const struct sockaddr *address);
+    bool (*may_connect)(void *data, const struct sockaddr *address, bool tls);
     void *data;
 };
 int net_open(const struct net_config *config, struct net **ret, struct err *err);
@@ -31,14 +31,14 @@ struct transfer_head {
     bool is_event_stream;
     int should_retry;       // x-should-retry: 1, 0, -1: nothing was said
     int64_t retry_after_ms; // -1: nothing was said
+    int64_t heard_ns;       // when anything of the answer came last; 0: nothing has
     char request_id[128];
 };
 
 struct transfer_end {
     bool is_whole;     // the answer came to its end
     bool is_pointless; // no answer, and none to be had by asking again
-    bool is_timeout;
-    const char *why; // "" of a whole one; lent
+    const char *why;   // "" of a whole one; lent
 };
 
 struct transfer_request { // nothing is copied but the headers: it stays until the end

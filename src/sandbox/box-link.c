@@ -245,6 +245,7 @@ static void on_message(struct box_link *box, struct guest_event *ev)
     case GUEST_HOLD:
     case GUEST_ADOPT:
     case GUEST_SEATED:
+    case GUEST_LISTEN_UNIX:
     case GUEST_TYPE_MAX:
         return;
     }

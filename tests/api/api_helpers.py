@@ -178,7 +178,8 @@ class Client:
 class Server:
     """`cay serve` on a free port and a data directory of its own."""
 
-    def __init__(self, data, *flags):
+    def __init__(self, data, *flags, env=None):
+        self.env = env or {}
         self.data = pathlib.Path(data)
         os.chmod(self.data, 0o711)
         self.log_path = self.data.parent / (self.data.name + ".log")
@@ -189,7 +190,7 @@ class Server:
         self.start()
 
     def start(self):
-        env = {**os.environ, "CAY_TOKEN": ADMIN}
+        env = {**os.environ, **self.env, "CAY_TOKEN": ADMIN}
         env.setdefault("ASAN_OPTIONS", "detect_leaks=1")
         log = open(self.log_path, "ab")
         command = [CAY, "serve", "--listen", f"127.0.0.1:{self.port}", "--data", str(self.data)]
@@ -263,3 +264,16 @@ def eventually(check):
             return value
         assert time.monotonic() < end, "it never came"
         time.sleep(0.05)
+
+
+def kill_daemon(server, client):
+    before = server.daemon_pid()
+    os.kill(before, signal.SIGKILL)
+
+    def answers():
+        try:
+            return client("GET", "/health").status == 200 and server.daemon_pid() != before
+        except (OSError, AssertionError, http.client.HTTPException):
+            return False
+
+    eventually(answers)

@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 import itertools
 import os
+import pathlib
 import shutil
+import sys
 import tempfile
 
 import pytest
 from api_helpers import CAY, Client, Server
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "standin"))
+from standin_helper import StandIn  # noqa: E402
 
 
 def need_root():
@@ -38,9 +43,9 @@ def make_server(top):
     need_root()
     servers = []
 
-    def make(*flags):
+    def make(*flags, env=None):
         data = tempfile.mkdtemp(prefix="own-", dir=top)
-        servers.append(Server(data, *flags))
+        servers.append(Server(data, *flags, env=env))
         return servers[-1]
 
     yield make
@@ -52,6 +57,24 @@ def make_server(top):
 @pytest.fixture(scope="session")
 def api(server):
     return Client(server)
+
+
+@pytest.fixture(scope="session")
+def model():
+    """A stand-in for the Messages API."""
+    with StandIn() as standin:
+        yield standin
+
+
+@pytest.fixture(scope="session")
+def asked(top, model):
+    """A server that asks the stand-in, and its administrator's client."""
+    need_root()
+    os.mkdir(f"{top}/asked")
+    server = Server(f"{top}/asked", env=model.env())
+    yield Client(server)
+    assert server.stop() == 0
+    assert server.faults() == []
 
 
 numbers = itertools.count(1)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Code that is run: its result at once, or as it comes."""
 
-import http.client
 import json
 import os
 import signal
@@ -9,7 +8,7 @@ import socket
 import sqlite3
 
 import pytest
-from api_helpers import PATIENCE, Client, Stream, at_once, eventually
+from api_helpers import PATIENCE, Client, Stream, at_once, eventually, kill_daemon
 from code_helpers import WAIT, go, make, merged, run, text_of, waits_in
 
 SSE = {"Accept": "text/event-stream"}
@@ -537,19 +536,6 @@ def is_known_to_run(server, context):
     """Its row has the cell: what is begun is found again."""
     with sqlite3.connect(f"file:{server.data}/daemon/cay.db?mode=ro", uri=True) as rows:
         return rows.execute("SELECT cell FROM contexts WHERE id = ?", (context,)).fetchone() not in (None, (0,))
-
-
-def kill_daemon(server, client):
-    before = server.daemon_pid()
-    os.kill(before, signal.SIGKILL)
-
-    def answers():
-        try:
-            return client("GET", "/health").status == 200 and server.daemon_pid() != before
-        except (OSError, AssertionError, http.client.HTTPException):
-            return False
-
-    eventually(answers)
 
 
 def test_a_cell_goes_on_without_its_daemon(make_server):

@@ -235,6 +235,19 @@ CHECK_CASE(old_ones_go)
     assert_string_equal(list((struct result_query){.tenant = 1}), "new runs ");
 }
 
+CHECK_CASE(not_too_much_at_once)
+{
+    for (char id[] = "a"; id[0] <= 'e'; id[0]++) {
+        add(1, id, question);
+        MUST(end(id, 1, 1, &err));
+    }
+    kit_exec("UPDATE results SET size = 30 << 20");
+    MUST(db_result_expire(kit_db, 1000, &err));
+    assert_string_equal(list((struct result_query){.tenant = 1}), "e d ");
+    MUST(db_result_expire(kit_db, 1000, &err));
+    assert_string_equal(list((struct result_query){.tenant = 1}), "");
+}
+
 CHECK_CASE(too_many_go)
 {
     int64_t red = kit_tenant("red");
@@ -311,5 +324,5 @@ CHECK_CASE(so_many_codes)
 
 CHECK_MAIN(KIT_CASE(as_it_was_asked), KIT_CASE(as_it_ended), KIT_CASE(large_answers),
            KIT_CASE(whose_it_is), KIT_CASE(what_a_dead_daemon_left), KIT_CASE(newest_first),
-           KIT_CASE(more_than_a_page), KIT_CASE(old_ones_go), KIT_CASE(too_many_go),
-           KIT_CASE(too_much_goes), KIT_CASE(code), KIT_CASE(so_many_codes))
+           KIT_CASE(more_than_a_page), KIT_CASE(old_ones_go), KIT_CASE(not_too_much_at_once),
+           KIT_CASE(too_many_go), KIT_CASE(too_much_goes), KIT_CASE(code), KIT_CASE(so_many_codes))
