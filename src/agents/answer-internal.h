@@ -37,6 +37,7 @@ struct answer {
     struct buf messages; // JSON, comma after comma
     struct agents_call *call;
     struct clean_stream *stream;
+    struct buf piece; // of code, not told yet
     uint8_t key[DB_CODE_KEY];
     bool cached;
     unsigned attempt; // from 1

@@ -34,6 +34,7 @@ void answer_unref(struct answer *a)
     cell_whole_done(&a->whole);
     buf_done(&a->messages);
     buf_done(&a->code);
+    buf_done(&a->piece);
     buf_done(&a->rest[0]);
     buf_done(&a->rest[1]);
     free(a->question);
@@ -321,18 +322,28 @@ static void take_message(struct answer *a, const struct model_result *result)
 static void on_code(void *data, const char *text, size_t len)
 {
     struct answer *a = data;
-    struct buf buf;
-    struct json j;
-    answer_event(&j, &buf);
-    json_key(&j, "text");
-    json_put_strn(&j, text, len);
-    answer_emit(a, "code", &j);
-    ask_for_sandbox(a);
+    (void)buf_append(&a->piece, text, len);
 }
 
 static void on_again(void *data)
 {
-    emit_str(data, "restart", "reason", "what was shown were not lines of code");
+    struct answer *a = data;
+    buf_reset(&a->piece);
+    emit_str(a, "restart", "reason", "what was shown were not lines of code");
+}
+
+static void emit_piece(struct answer *a)
+{
+    struct buf buf;
+    struct json j;
+    if (a->piece.len == 0)
+        return;
+    answer_event(&j, &buf);
+    json_key(&j, "text");
+    json_put_strn(&j, a->piece.data, a->piece.len);
+    buf_reset(&a->piece);
+    answer_emit(a, "code", &j);
+    ask_for_sandbox(a);
 }
 
 static void begin_stream(struct answer *a)
@@ -340,6 +351,7 @@ static void begin_stream(struct answer *a)
     static const struct clean_stream_ops ops = {.code = on_code, .again = on_again};
     clean_stream_free(a->stream);
     a->stream = clean_stream_new(&ops, a);
+    buf_reset(&a->piece);
 }
 
 static void on_event(void *data, const struct model_event *event)
@@ -348,6 +360,7 @@ static void on_event(void *data, const struct model_event *event)
     if (event->type == MODEL_TEXT) {
         a->refs++;
         clean_stream_feed(a->stream, event->text, event->len);
+        emit_piece(a);
         answer_unref(a);
     } else if (event->type == MODEL_AGAIN) {
         begin_stream(a);
@@ -355,16 +368,9 @@ static void on_event(void *data, const struct model_event *event)
     }
 }
 
-static void on_done(void *data, const struct model_result *result)
+static void take_result(struct answer *a, const struct model_result *result)
 {
-    struct answer *a = data;
     struct failure failure;
-    a->call = NULL;
-    a->generation_ns += clock_ns() - a->asked_ns;
-    model_usage_add(&a->usage, &result->usage);
-    a->cost +=
-        model_cost(result->model[0] != '\0' ? result->model : a->model, &result->usage, NULL);
-    clean_stream_end(a->stream);
     if (result->end == MODEL_DONE) {
         take_message(a, result);
         return;
@@ -374,6 +380,22 @@ static void on_done(void *data, const struct model_result *result)
         reply_with_note(a, failure.message);
     else
         answer_fail(a, &failure);
+}
+
+static void on_done(void *data, const struct model_result *result)
+{
+    struct answer *a = data;
+    const char *model = result->model[0] != '\0' ? result->model : a->model;
+    a->refs++;
+    a->call = NULL;
+    a->generation_ns += clock_ns() - a->asked_ns;
+    model_usage_add(&a->usage, &result->usage);
+    a->cost += model_cost(model, &result->usage, NULL);
+    clean_stream_end(a->stream);
+    emit_piece(a);
+    if (!a->over) // there may be no sandbox for it
+        take_result(a, result);
+    answer_unref(a);
 }
 
 static bool take_cached(struct answer *a)
@@ -535,6 +557,7 @@ static struct answer *make(struct agents *agents, const struct answer_request *r
     };
     buf_init(&a->messages, MESSAGES_MAX);
     buf_init(&a->code, CODE_MAX);
+    buf_init(&a->piece, CODE_MAX);
     buf_init(&a->rest[0], CELL_OUTPUT_MAX);
     buf_init(&a->rest[1], CELL_OUTPUT_MAX);
     cell_whole_init(&a->whole, TEXT_MAX, OBJECTS_MAX);

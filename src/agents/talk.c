@@ -391,7 +391,12 @@ struct run *talk_start(struct agents *agents, const struct talk_request *request
         (s = fleet_find(config->fleet, request->tenant, request->sandbox, err)) == NULL)
         return NULL;
     const struct run_start start = {
-        .tenant = request->tenant, .kind = "sdk", .title = request->prompt, .model = model};
+        .tenant = request->tenant,
+        .id = request->id,
+        .kind = "sdk",
+        .title = request->prompt,
+        .model = model,
+    };
     struct run *run = run_new(agents, &start, err);
     if (run == NULL)
         return NULL;

@@ -95,6 +95,7 @@ void handle_execute_sdk(struct call *call)
         return;
     const struct talk_request request = {
         .tenant = call->tenant,
+        .id = execute_id(call),
         .prompt = b->prompt,
         .model = o->model,
         .system_prompt = o->system_prompt,

@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 
+#include "agents/agents.h"
 #include "api/call.h"
 #include "api/handlers.h"
 #include "api/machine.h"
@@ -13,7 +14,12 @@
 #include "base/recent.h"
 #include "egress/egress.h"
 
-enum { STATS_MAX = 64 * 1024, LOADS = 3 };
+enum {
+    STATS_MAX = 64 * 1024,
+    LOADS = 3,
+    ANSWERS_SEEN = 500, // of the last minutes, at most
+    DAY_MS = 24 * 3600 * 1000,
+};
 
 struct stats {
     int64_t since_ns;
@@ -78,7 +84,7 @@ static void show_host(struct json *j, struct machine *machine)
     json_key(j, "load");
     json_open_array(j);
     for (int i = 0; i < n; i++)
-        json_put_double(j, load[i]);
+        json_put_double(j, (double)(int64_t)(load[i] * 100 + 0.5) / 100);
     json_close_array(j);
     show_int(j, "memory_total", (int64_t)memory.total);
     show_int(j, "memory_available", (int64_t)memory.available);
@@ -155,14 +161,76 @@ static void show_machine_latency(struct json *j, const struct call *call)
         show_recent(j, names[i], fleet_recent(call->api->fleet, (enum fleet_timing)i));
 }
 
+// Questions that were answered: rows have their times.
+struct answered {
+    int64_t since_ms, now_ns;
+    struct recent generation, sandbox;
+};
+
+static int see_result(void *data, const struct result_row *row)
+{
+    struct answered *a = data;
+    if (row->created_ms < a->since_ms)
+        return 1;
+    if (row->state != RESULT_DONE)
+        return 0;
+    if (row->generation_ms > 0) // else its code was there already
+        recent_add(&a->generation, a->now_ns, row->generation_ms * NS_PER_MS);
+    if (row->sandbox_ms > 0)
+        recent_add(&a->sandbox, a->now_ns, row->sandbox_ms * NS_PER_MS);
+    return 0;
+}
+
 static int show_latency(struct json *j, const struct call *call, struct err *err)
 {
-    (void)err;
+    struct answered a = {.since_ms = db_now_ms() - RECENT_MINUTES * 60 * 1000,
+                         .now_ns = clock_ns()};
+    const struct result_query query = {
+        .tenant = call->admin ? 0 : call->tenant, .kind = "question", .max = ANSWERS_SEEN};
+    if (db_result_each(call->api->db, &query, see_result, &a, err) < 0)
+        return -1;
     json_key(j, "latency");
     json_open_object(j);
     show_int(j, "seconds", RECENT_MINUTES * 60);
     if (call->admin)
         show_machine_latency(j, call);
+    show_recent(j, "generation", &a.generation);
+    show_recent(j, "sandbox", &a.sandbox);
+    json_close_object(j);
+    return 0;
+}
+
+static int see_spend(void *data, const struct spend_sum *sum)
+{
+    *(struct spend_sum *)data = *sum;
+    return 0;
+}
+
+// What was spent in the last day, by boxes too; what fails and what is open is the whole server's.
+static int show_model(struct json *j, const struct call *call, struct err *err)
+{
+    struct agents_stats stats = {0};
+    struct spend_sum s = {0};
+    const struct spend_query query = {.tenant = call->admin ? 0 : call->tenant,
+                                      .by = SPEND_BY_NONE,
+                                      .since_ms = db_now_ms() - DAY_MS,
+                                      .max = 1};
+    if (db_spend_each(call->api->db, &query, see_spend, &s, err) < 0)
+        return -1;
+    if (call->api->agents != NULL)
+        agents_stats(call->api->agents, &stats);
+    json_key(j, "model");
+    json_open_object(j);
+    show_int(j, "requests", s.requests);
+    show_int(j, "tokens", s.input + s.output + s.cache_write + s.cache_write_1h + s.cache_read);
+    show_usd(j, "cost_usd", s.cost);
+    if (call->admin) {
+        show_int(j, "errors", (int64_t)stats.call_errors);
+        show_int(j, "open", stats.open);
+    } else {
+        show_null(j, "errors");
+        show_null(j, "open");
+    }
     json_close_object(j);
     return 0;
 }
@@ -193,7 +261,8 @@ static int show_all(struct json *j, const struct call *call, struct err *err)
     show_str(j, "version", CAY_VERSION);
     show_str(j, "scope", call->admin ? "all" : "tenant");
     show_boxes(j, &fleet);
-    if (show_sandboxes(j, call, &fleet, err) < 0 || show_latency(j, call, err) < 0)
+    if (show_sandboxes(j, call, &fleet, err) < 0 || show_latency(j, call, err) < 0 ||
+        show_model(j, call, err) < 0)
         return -1;
     if (call->admin) {
         show_host(j, &stats->machine);

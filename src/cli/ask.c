@@ -100,8 +100,9 @@ static int take_sandbox(struct ask_options *o, const char *value, struct err *er
 {
     if (value[0] == '\0' || strlen(value) >= ASK_ID_MAX)
         return err_set(err, ERR_INVALID, "'%.60s' is not the id of a sandbox", value);
-    o->go_on = strcmp(value, "last") == 0;
-    o->sandbox = o->go_on ? NULL : value;
+    bool is_last = strcmp(value, "last") == 0;
+    o->go_on = o->go_on || is_last;
+    o->sandbox = is_last ? NULL : value;
     return 0;
 }
 

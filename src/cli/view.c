@@ -208,12 +208,16 @@ static void read_request(struct view_request *r, const struct json_node *node)
     view_text(r->question, sizeof r->question, node, "question");
     view_text(r->state, sizeof r->state, node, "state");
     view_text(r->error, sizeof r->error, node, "error_code");
+    r->age_s = remote_age(json_get(node, "created"));
+    r->generation_ms = r->sandbox_ms = r->total_ms = r->tokens = -1;
+    r->cost = -1;
+    if (strcmp(r->state, "done") != 0) // then these are not known yet, or never
+        return;
     r->generation_ms = json_int(json_get(node, "generation_ms"), -1);
     r->sandbox_ms = json_int(json_get(node, "sandbox_ms"), -1);
     r->total_ms = json_int(json_get(node, "total_ms"), -1);
     r->tokens = input >= 0 && output >= 0 ? input + output : -1;
     r->cost = json_double(json_get(node, "cost_usd"), -1);
-    r->age_s = remote_age(json_get(node, "created"));
 }
 
 static void read_requests(struct view *v, const struct gathered *g)

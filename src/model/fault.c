@@ -77,7 +77,7 @@ static void set_foreign(struct fault *fault, unsigned status, const char *body, 
                   n > 0 ? ": " : "", n, n > 0 ? body : "");
 }
 
-void fault_of_status(struct fault *fault, const struct transfer_head *head, const char *body,
+void fault_of_status(struct fault *fault, const struct fetch_head *head, const char *body,
                      size_t len)
 {
     struct api_error error = {0};
@@ -130,7 +130,7 @@ void fault_of_stream(struct fault *fault, const struct stream *stream)
     fault->may_ask_again = true;
 }
 
-void fault_of_network(struct fault *fault, const struct transfer_end *end, bool had_begun)
+void fault_of_network(struct fault *fault, const struct fetch_end *end, bool had_begun)
 {
     fault_set(fault, MODEL_NETWORK, "%s: %s",
               had_begun ? "the API's answer broke off before its end" : "the API was not reached",
@@ -161,7 +161,7 @@ static void cut_end(char *text, const char *what)
     }
 }
 
-static void hide(char *text, const char *secret)
+void fault_hide_secret(char *text, const char *secret)
 {
     replace_all(text, secret, "***");
     cut_end(text, secret);
@@ -190,9 +190,9 @@ void fault_hide(char *text, const char *header)
     if (value != NULL) {
         value += 1 + strspn(value + 1, " ");
         const char *word = strrchr(value, ' ');
-        hide(text, value);
+        fault_hide_secret(text, value);
         if (word != NULL)
-            hide(text, word + 1);
+            fault_hide_secret(text, word + 1);
     }
     clean(text);
 }

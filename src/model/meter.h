@@ -21,6 +21,6 @@ struct meter_reading {
     // What was told. While a stream goes on, `output` is at least what can be guessed from the
     // length of its pieces, so that a budget can be kept before the end is told.
     struct model_usage usage;
-    bool is_final; // the message came to its end
+    bool is_final; // the message came to its end, or is an error, which uses nothing
 };
 void meter_read(const struct meter *meter, struct meter_reading *ret);

@@ -2,9 +2,9 @@
 // What this room and its tests know of each other.
 #pragma once
 
+#include "model/fetch.h"
 #include "model/model.h"
-#include "model/transfer.h"
 
-struct net *model_net(struct model *model);
+struct web *model_web(struct model *model);
 // After how long a stream on which nothing comes is broken: 120 s.
 void model_set_patience(struct model *model, int64_t ms);

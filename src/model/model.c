@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A call goes through attempts. Each is a transfer whose bytes become a message (stream.h,
+// A call goes through attempts. Each is a fetch whose bytes become a message (stream.h,
 // message.h) or a fault (fault.h), after which it is asked again or told to whoever called.
 #include "model/model.h"
 
@@ -13,10 +13,10 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "model/fault.h"
+#include "model/fetch.h"
 #include "model/message.h"
 #include "model/model-internal.h"
 #include "model/stream.h"
-#include "model/transfer.h"
 
 enum {
     TIMEOUT_MS = 600 * 1000,
@@ -28,16 +28,16 @@ enum {
 
 struct model {
     uv_loop_t *loop;
-    struct net *net;
+    struct web *web;
     int64_t stall_ms;
     struct model_call *calls;
 };
 
 enum call_state {
     CALL_BROKEN,  // cannot be begun, which is told from the loop
-    CALL_ASKING,  // a transfer is under way
+    CALL_ASKING,  // a fetch is under way
     CALL_WAITING, // for `at_ns`, to ask again
-    CALL_TAIL,    // the message is whole; for the end of the transfer, so that its connection can
+    CALL_TAIL,    // the message is whole; for the end of the fetch, so that its connection can
                   // be used again, but not for long
     CALL_OVER,    // told or cancelled; its memory goes when the loop has closed its timer
 };
@@ -57,9 +57,9 @@ struct model_call {
     int64_t begun_ns, deadline_ns, at_ns, first_ns, total_ns;
     int64_t timeout_ms;
     unsigned attempts, retries;
-    struct transfer *transfer;
-    struct transfer_head head; // of the last transfer
-    struct stream *stream;     // of this attempt; NULL: the answer is not streamed
+    struct fetch *fetch;
+    struct fetch_head head; // of the last fetch
+    struct stream *stream;  // of this attempt; NULL: the answer is not streamed
     struct buf plain;
 };
 
@@ -100,18 +100,18 @@ static void on_closed(uv_handle_t *handle)
     free(call);
 }
 
-static void drop_transfer(struct model_call *call)
+static void drop_fetch(struct model_call *call)
 {
-    if (call->transfer != NULL)
-        call->head = *transfer_head(call->transfer);
-    transfer_free(call->transfer);
-    call->transfer = NULL;
+    if (call->fetch != NULL)
+        call->head = *fetch_head(call->fetch);
+    fetch_free(call->fetch);
+    call->fetch = NULL;
 }
 
 // Nothing of it happens any more; what its callbacks up the stack still look at stays for now.
 static void retire(struct model_call *call)
 {
-    drop_transfer(call);
+    drop_fetch(call);
     call->state = CALL_OVER;
     *call->at = call->next;
     if (call->next != NULL)
@@ -214,7 +214,7 @@ static void tell_again(struct model_call *call, int64_t delay_ms)
 
 static void fail(struct model_call *call, struct fault *fault)
 {
-    drop_transfer(call);
+    drop_fetch(call);
     int64_t wait = fault_wait_ms(fault, call->attempts > 0 ? call->attempts - 1 : 0);
     int64_t now = clock_ns();
     bool in_time = wait < (call->deadline_ns - now) / NS_PER_MS;
@@ -270,7 +270,7 @@ static bool is_good(unsigned status)
 static void on_bytes(void *data, const char *bytes, size_t len)
 {
     struct model_call *call = data;
-    const struct transfer_head *head = transfer_head(call->transfer);
+    const struct fetch_head *head = fetch_head(call->fetch);
     struct fault fault;
     if (call->first_ns == 0)
         call->first_ns = clock_ns() - call->begun_ns;
@@ -298,7 +298,7 @@ static void on_plain_end(struct model_call *call)
     fail(call, &fault);
 }
 
-static void on_end(void *data, const struct transfer_end *end)
+static void on_end(void *data, const struct fetch_end *end)
 {
     struct model_call *call = data;
     struct fault fault;
@@ -306,7 +306,7 @@ static void on_end(void *data, const struct transfer_end *end)
         finish_stream(call);
         return;
     }
-    const struct transfer_head *head = transfer_head(call->transfer);
+    const struct fetch_head *head = fetch_head(call->fetch);
     if (head->status != 0 && !is_good(head->status)) {
         fault_of_status(&fault, head, buf_str(&call->plain), call->plain.len);
     } else if (!end->is_whole) {
@@ -328,7 +328,7 @@ static bool is_oauth(const struct model_call *call)
 
 static void begin(struct model_call *call)
 {
-    static const struct transfer_ops ops = {on_bytes, on_end};
+    static const struct fetch_ops ops = {on_bytes, on_end};
     static const char oauth[] = "oauth-2025-04-20";
     auto_free char *beta = NULL;
     bool has_beta = call->beta != NULL && *call->beta != '\0';
@@ -342,7 +342,7 @@ static void begin(struct model_call *call)
         has_beta || is_oauth(call) ? beta : NULL,
         NULL,
     };
-    const struct transfer_request request = {
+    const struct fetch_request request = {
         .url = call->url,
         .headers = headers,
         .body = call->body,
@@ -355,14 +355,14 @@ static void begin(struct model_call *call)
     call->first_ns = 0;
     call->attempts++;
     call->state = CALL_ASKING;
-    call->transfer = transfer_start(call->model->net, &request, &ops, call);
+    call->fetch = fetch_start(call->model->web, &request, &ops, call);
     arm(call);
 }
 
 static void on_stalled(struct model_call *call)
 {
     struct fault fault;
-    const struct transfer_head *head = transfer_head(call->transfer);
+    const struct fetch_head *head = fetch_head(call->fetch);
     int64_t silent_ms = (clock_ns() - head->heard_ns) / NS_PER_MS;
     if (head->heard_ns == 0 || silent_ms < call->model->stall_ms) {
         arm(call);
@@ -498,7 +498,7 @@ void model_cancel(struct model_call *call)
 
 int model_open(const struct model_config *config, struct model **ret, struct err *err)
 {
-    const struct net_config net = {
+    const struct web_config web = {
         .loop = config->loop,
         .ca_file = config->ca_file,
         .may_connect = config->may_connect,
@@ -509,7 +509,7 @@ int model_open(const struct model_config *config, struct model **ret, struct err
         abort();
     model->loop = config->loop;
     model->stall_ms = STALL_MS;
-    if (net_open(&net, &model->net, err) < 0) {
+    if (web_open(&web, &model->web, err) < 0) {
         free(model);
         return -1;
     }
@@ -526,13 +526,13 @@ void model_close(struct model *model)
         fault_set(&fault, MODEL_CANCELLED, "the server is stopping");
         finish_failed(model->calls, &fault);
     }
-    net_close(model->net);
+    web_close(model->web);
     free(model);
 }
 
-struct net *model_net(struct model *model)
+struct web *model_web(struct model *model)
 {
-    return model->net;
+    return model->web;
 }
 
 void model_set_patience(struct model *model, int64_t ms)

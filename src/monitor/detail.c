@@ -32,12 +32,14 @@ static void put_list(char *ret, size_t size, const struct json_node *list)
             (void)buf_append_str(&text, " ");
         if (n->key != NULL)
             (void)buf_printf(&text, "%s=", n->key);
-        if (json_is(n, JSON_NODE_ARRAY) || json_is(n, JSON_NODE_OBJECT))
-            put_list(ret, size, n), (void)buf_append_str(&text, ret);
-        else if (json_is(n, JSON_NODE_BOOL))
+        if (json_is(n, JSON_NODE_ARRAY) || json_is(n, JSON_NODE_OBJECT)) {
+            put_list(ret, size, n); // which is ours to write on until the end
+            (void)buf_append_str(&text, ret);
+        } else if (json_is(n, JSON_NODE_BOOL)) {
             (void)buf_append_str(&text, n->is_true ? "yes" : "no");
-        else
+        } else {
             (void)buf_append_str(&text, n->text != NULL ? n->text : "-");
+        }
     }
     (void)snprintf(ret, size, "%s", buf_str(&text));
 }

@@ -18,8 +18,8 @@
 #include "cli/gather.h"
 
 enum {
-    ANSWER_MS = 5000,    // for one request; a server that takes longer is as good as away
-    DESTROY_MS = 60000,  // processes are given time to end
+    ANSWER_MS = 5000,   // for one request; a server that takes longer is as good as away
+    DESTROY_MS = 60000, // processes are given time to end
     JOIN_MS = 300,
 };
 
@@ -63,7 +63,8 @@ void report_free(struct report *report)
 static void set_timer(const struct fetch *f, int64_t ms)
 {
     const struct itimerspec when = {
-        .it_value = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 + 1}};
+        .it_value = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 + 1}
+    };
     (void)timerfd_settime(f->timer_fd, 0, &when, NULL);
 }
 
@@ -78,7 +79,7 @@ static void before_request(void *data)
 static int on_timer(void *data, struct err *err)
 {
     const struct fetch *f = data;
-    return err_set(err, ERR_TIMEOUT, "the server at %s did not answer within %d s",
+    return err_set(err, ERR_UNAVAILABLE, "the server at %s did not answer within %d s",
                    f->remote.place.text, (int)(f->answer_ms / 1000));
 }
 

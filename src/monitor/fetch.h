@@ -25,8 +25,8 @@ struct fetch;
 struct fetch *fetch_start(const struct remote *remote, int64_t interval_ms, struct err *err);
 // Waits a moment for the thread; a request that cannot be ended is left behind.
 void fetch_stop(struct fetch *fetch);
-int fetch_fd(const struct fetch *fetch);         // readable when there is a report
-struct report *fetch_take(struct fetch *fetch);  // the caller's; NULL: none is new
+int fetch_fd(const struct fetch *fetch);              // readable when there is a report
+struct report *fetch_take(struct fetch *fetch);       // the caller's; NULL: none is new
 void fetch_look(struct fetch *fetch, const char *id); // into a sandbox, too; "": into none
 void fetch_destroy(struct fetch *fetch, const char *id);
 void fetch_now(struct fetch *fetch);

@@ -93,9 +93,10 @@ int screen_open(struct err *err)
     has_before = tcgetattr(STDIN_FILENO, &before) == 0;
     screen = newterm(NULL, stdout, stdin);
     if (screen == NULL)
-        return err_set(err, ERR_UNSUPPORTED,
-                       "a terminal of the type '%.40s' cannot be drawn on: try 'cay monitor --once'",
-                       term != NULL ? term : "");
+        return err_set(
+            err, ERR_UNSUPPORTED,
+            "a terminal of the type '%.40s' cannot be drawn on: try 'cay monitor --once'",
+            term != NULL ? term : "");
     is_open = true;
     (void)atexit(screen_close);
     catch_faults();

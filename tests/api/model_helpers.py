@@ -3,6 +3,7 @@
 
 import json
 import pathlib
+import shlex
 import sys
 
 from api_helpers import eventually
@@ -60,7 +61,7 @@ class Asker:
 
     def raw(self, *requests, unix=False):
         spec = json.dumps({"requests": list(requests), "unix": unix})
-        done = self.api.exec(self.box, {"command": ["python3", "-c", ASK], "stdin": spec, "timeout": 120000})
+        done = self.api.exec(self.box, {"command": shlex.join(["python3", "-c", ASK]), "stdin": spec, "timeout": 120000})
         assert done["exitCode"] == 0, done
         return json.loads(done["stdout"])
 
@@ -88,7 +89,7 @@ def text_of(reply):
 
 def spent(api, box):
     """What the sandbox has spent, as its row says."""
-    return api.ok("GET", f"/sandbox/{box}")["spent"]
+    return api.ok("GET", f"/sandbox/{box}")["budget"]["spent"]
 
 
 def usage(api, by="source", **query):

@@ -14,7 +14,7 @@ def page(name):
 def listed_routes():
     """(path, method) of the table at the end of API.md. Cells name several paths that share what is before a ':' or '/'."""
     section = page("API.md").split("## All routes")[1]
-    found = {("/", "get"), ("/health", "get"), ("/openapi.json", "get")}
+    found = {("/", "get"), ("/health", "get"), ("/openapi.json", "get"), ("/stats", "get")}
     assert all(f"`GET {path}`" in section for path, _ in found)
     for paths, methods in re.findall(r"^\| (`[^|]+) \| ([^|]+) \|", section, re.MULTILINE):
         names = re.findall(r"`([^`]+)`", paths)
@@ -26,7 +26,7 @@ def listed_routes():
                 name = names[0].split(":")[0] + name
             elif names[0].startswith("/processes/{pid}/"):
                 name = "/processes/{pid}/" + name.split("/")[-1]
-            top = name.split("/")[1] in {"sandbox", "secrets", "tokens", "tenants", "metrics"}
+            top = name.split("/")[1] in {"sandbox", "execute", "usage", "secrets", "tokens", "tenants", "metrics"}
             all_methods = ["GET", "POST", "PUT", "PATCH", "DELETE"] if group == ["any"] else group
             found |= {(name if top else f"/sandbox/{{id}}{name}", method.lower()) for method in all_methods}
     return found

@@ -5,7 +5,7 @@ import pytest
 from api_helpers import at_once, eventually
 
 FIELDS = {"success", "sandboxId", "id", "slug", "status", "image", "limits", "labels", "userId", "provider", "box", "boxes",
-          "sleepAfter", "keepAlive", "ephemeral", "createdAt", "updatedAt", "lastActiveAt", "workspaceSyncedAt",
+          "sleepAfter", "destroyAfter", "budget", "keepAlive", "ephemeral", "createdAt", "updatedAt", "lastActiveAt", "workspaceSyncedAt",
           "network", "secrets", "languages", "sharedZygote"}
 
 

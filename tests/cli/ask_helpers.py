@@ -94,7 +94,7 @@ class Questions(Cells):
             assert time.monotonic() < deadline, self.asked()
             time.sleep(0.01)
 
-    def run(self, *args, env=None, **kwargs):
+    def ask(self, *args, env=None, **kwargs):
         kwargs.setdefault("cwd", self.work)
         env = {**NO_KEYS, "HOME": self.work, "XDG_STATE_HOME": "", **(env or {})}
         return self.cli.run("ask", *args, env=env, **kwargs)

@@ -43,7 +43,7 @@ def saved(questions):
 
 
 def test_a_question(questions):
-    code, out, err = text(questions.run("what", "is", "1+1?"))
+    code, out, err = text(questions.ask("what", "is", "1+1?"))
     assert (code, out) == (0, "2\n")
     assert questions.asked() == ["POST /execute"]  # and nothing before it, or after
     assert questions.body() == {"question": "what is 1+1?"}
@@ -60,7 +60,7 @@ def test_a_question(questions):
 
 def test_all_that_can_be_said(questions):
     flags = ["-l", "js", "-m", "opus", "-s", "a b", "--context", "x", "-t", "2s", "--retries", "0", "--max-tokens", "99", "--no-cache"]
-    assert questions.run(*flags, "q").returncode == 0
+    assert questions.ask(*flags, "q").returncode == 0
     assert questions.body() == {
         "question": "q", "language": "javascript", "model": "opus", "sandboxId": "a b", "context": "x", "timeout": 2000,
         "retries": 0, "maxTokens": 99, "cache": False,
@@ -69,46 +69,46 @@ def test_all_that_can_be_said(questions):
 
 @pytest.mark.parametrize("args", [["-"], []])
 def test_from_standard_input(questions, args):
-    assert questions.run(*args, input="ä\n\"b\"\n".encode()).returncode == 0
+    assert questions.ask(*args, input="ä\n\"b\"\n".encode()).returncode == 0
     assert questions.body() == {"question": 'ä\n"b"\n'}
 
 
 def test_quiet(questions):
-    assert text(questions.run("-q", "q")) == (0, "2\n", "")
+    assert text(questions.ask("-q", "q")) == (0, "2\n", "")
 
 
 def test_json(questions):
     questions.files["/workspace/a.txt"] = b"a"
     more = result(files=[{"path": "/workspace/a.txt", "size": 1}], output="\x1b[2J\u202e")
     questions.play_events(*USUAL[:-1], ("result", {"text": "<Figure>", "png": PNG}), ("done", more))
-    code, out, err = text(questions.run("--json", "q"))
+    code, out, err = text(questions.ask("--json", "q"))
     assert (code, err) == (0, "") and json.loads(out) == more
     assert "\x1b" not in out and "\u202e" not in out
     assert saved(questions) == {}
-    assert text(questions.run("--json", "-o", "here", "q"))[0] == 0
+    assert text(questions.ask("--json", "-o", "here", "q"))[0] == 0
     assert saved(questions) == {"here/a.txt": b"a"}
 
 
 def test_results_and_pictures(questions):
     questions.play_events(START, GENERATED, ("result", {"text": "42"}), ("display", {"text": "<Figure>", "png": PNG}), DONE)
-    code, out, err = text(questions.run("q"))
+    code, out, err = text(questions.ask("q"))
     assert (code, out) == (0, "42\n<Figure>\n")
     (path,) = saved(questions)
     assert path == "DIR/cay-1.png" and "cay: wrote cay-2" in err
-    code, out, err = text(questions.run("--no-files", "q"))
+    code, out, err = text(questions.ask("--no-files", "q"))
     assert (code, out) == (0, "42\n<Figure>\n") and "not kept" in err and len(saved(questions)) == 1
 
 
 def test_no_directory_without_need(questions):
     """A page beside its text is not kept, so the place that was made for it goes again."""
     questions.play_events(START, GENERATED, ("result", {"text": "1 2", "html": "<b>"}), DONE)
-    assert questions.run("q").stdout == b"1 2\n"
+    assert questions.ask("q").stdout == b"1 2\n"
     assert [n for n in os.listdir(questions.work) if n.startswith("cay-")] == []
 
 
 def test_code_from_before(questions):
     questions.play_events(START, ("generated", {"code": "print(2)", "cached": True, "attempt": 1}), OUT, ("done", result(cached=True)))
-    code, _, err = text(questions.run("q"))
+    code, _, err = text(questions.ask("q"))
     assert code == 0 and "before" in err and "| print(2)" in err and "cache" in err
 
 
@@ -119,7 +119,7 @@ REPAIR = ("repair", {"attempt": 1, "error": "NameError: no x"})
 def test_a_repair(questions):
     events = [START, GENERATED, ("stdout", {"text": "half"}), FAILED, REPAIR, GENERATED, OUT, ("done", result(attempts=2))]
     questions.play_events(*events)
-    code, out, err = text(questions.run("q"))
+    code, out, err = text(questions.ask("q"))
     assert (code, out) == (0, "2\n")  # that of the attempt that counts
     assert "Traceback:\n  line 1\nNameError: no x\n-- that failed; the model tries again\n" in err
 
@@ -143,7 +143,7 @@ def test_output_is_not_held_where_nothing_follows(questions):
 def test_a_failure(questions):
     more = result(success=False, error="NameError: no x", error_code="CODE_FAILED")
     questions.play_events(START, GENERATED, ("stdout", {"text": "half"}), FAILED, ("done", more))
-    code, out, err = text(questions.run("q"))
+    code, out, err = text(questions.ask("q"))
     assert (code, out) == (1, "half\n")
     assert err.count("NameError: no x") == 1
 
@@ -154,7 +154,7 @@ def test_a_failure(questions):
 )
 def test_no_result(questions, error_code, expected):
     questions.play_events(START, ("done", result(success=False, error="it \x1b[2J says why", error_code=error_code, sandboxId=None)))
-    code, out, err = text(questions.run("q"))
+    code, out, err = text(questions.ask("q"))
     assert (code, out) == (expected, "")
     assert "cay: cancelled" in err if error_code == "CANCELLED" else "cay: it \\x1b[2J says why" in err
     assert "go on" not in err
@@ -163,23 +163,23 @@ def test_no_result(questions, error_code, expected):
 def test_errors_of_the_server(questions):
     body = {"error": "the key is not taken", "error_code": "AUTH_ERROR", "request_id": "r-1"}
     questions.execute = lambda request, number: [answer(json.dumps(body).encode(), "401 Unauthorized")]
-    refused(questions.run("q"), 125, "the key is not taken")
+    refused(questions.ask("q"), 125, "the key is not taken")
     questions.play_events(START, ("done", {**body, "status": 401}))
-    code, out, err = text(questions.run("-v", "q"))
+    code, out, err = text(questions.ask("-v", "q"))
     assert (code, out) == (125, "") and "cay: the key is not taken" in err and "AUTH_ERROR" in err
-    assert text(questions.run("--json", "q"))[:2] == (125, "")
+    assert text(questions.ask("--json", "q"))[:2] == (125, "")
 
 
 @pytest.mark.parametrize("event", [("done", []), ("done", 1), ("stdout", {"data": 1})])
 def test_events_that_make_no_sense(questions, event):
     questions.play_events(START, event)
-    assert questions.run("-q", "q").returncode == 125
+    assert questions.ask("-q", "q").returncode == 125
     assert len(questions.asked_for) == 1
 
 
 def test_it_is_written_anew(questions):
     questions.play_events(START, *CODE, ("restart", {"reason": "overloaded"}), *CODE, GENERATED, OUT, DONE)
-    assert text(questions.run("q"))[1] == "2\n"
+    assert text(questions.ask("q"))[1] == "2\n"
 
 
 @pytest.mark.parametrize(
@@ -196,18 +196,18 @@ def test_it_is_written_anew(questions):
     ],
 )
 def test_usage(questions, args, words):
-    refused(questions.run(*args), 2, *words)
+    refused(questions.ask(*args), 2, *words)
     assert questions.asked() == []
 
 
 @pytest.mark.parametrize("prompt", [b"", b" \n", b"\xff", b"a\0b", b"x" * (100 * 1024 + 1)])
 def test_what_is_no_question(questions, prompt):
-    refused(questions.run("-", input=prompt), 125)
+    refused(questions.ask("-", input=prompt), 125)
     assert questions.asked() == []
 
 
 def test_help_teaches(questions):
-    done = questions.run("--help")
+    done = questions.ask("--help")
     assert done.returncode == 0
     for word in ("Examples:", "cay ask -c", "--json", "ANTHROPIC_API_KEY", ".env", "Exit codes", "Ctrl-C"):
         assert word in done.stdout.decode()
@@ -217,19 +217,19 @@ def test_help_teaches(questions):
 
 
 def test_going_on(questions):
-    refused(questions.run("-c", "q"), 125, "nothing was asked")
-    assert questions.run("q").returncode == 0
+    refused(questions.ask("-c", "q"), 125, "nothing was asked")
+    assert questions.ask("q").returncode == 0
     path = os.path.join(questions.work, ".local/state/cay/ask")
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
-    assert questions.run("-c", "q").returncode == 0
+    assert questions.ask("-c", "q").returncode == 0
     assert questions.body(1) == {"question": "q", "sandboxId": "sb-1"}
     questions.play_events(START, ("done", result(sandboxId="sb-2")))
-    assert questions.run("--sandbox", "last", "q").returncode == 0
-    questions.run("-c", "q")
+    assert questions.ask("--sandbox", "last", "q").returncode == 0
+    questions.ask("-c", "q")
     assert questions.body(3)["sandboxId"] == "sb-2"
     other = os.path.join(questions.work, "other")
     os.mkdir(other)
-    refused(questions.run("-c", "q", cwd=other), 125, "nothing was asked")
+    refused(questions.ask("-c", "q", cwd=other), 125, "nothing was asked")
     with open(path, encoding="utf-8") as f:
         assert f.read().count("\n") == 1
 
@@ -239,7 +239,7 @@ def test_a_state_file_of_somebody_else(questions, tmp_path):
     victim = tmp_path / "victim"
     victim.write_text("keep")
     os.symlink(victim, os.path.join(questions.work, ".local/state/cay/ask"))
-    assert text(questions.run("-q", "q")) == (0, "2\n", "")
+    assert text(questions.ask("-q", "q")) == (0, "2\n", "")
     assert victim.read_text() == "keep"
 
 
@@ -253,13 +253,13 @@ def play_files(questions, *paths):
 def test_files(questions):
     questions.files = {"/workspace/a%20b.txt": b"one", "/workspace/x/y/z.bin": bytes(range(256)) * 1000, "/tmp/t": b""}
     play_files(questions, "/workspace/a b.txt", "/workspace/x/y/z.bin", "/tmp/t", "/workspace/gone")
-    code, out, err = text(questions.run("q"))
+    code, out, err = text(questions.ask("q"))
     assert (code, out) == (0, "2\n")
     assert saved(questions) == {"DIR/a b.txt": b"one", "DIR/x/y/z.bin": bytes(range(256)) * 1000, "DIR/tmp/t": b""}
     assert re.search(r"cay: saved cay-\d{8}-\d{6}/x/y/z.bin \(250 KiB\)", err)
     assert "not saved: gone" in err and "no such file" in err
     questions.requests.clear()
-    assert questions.run("--no-files", "q").returncode == 0
+    assert questions.ask("--no-files", "q").returncode == 0
     assert questions.asked() == ["POST /execute"]
 
 
@@ -271,7 +271,7 @@ def test_files(questions):
 )  # fmt: skip
 def test_names_that_are_refused(questions, path):
     play_files(questions, path)
-    code, out, err = text(questions.run("q"))
+    code, out, err = text(questions.ask("q"))
     assert (code, out) == (0, "2\n") and "not saved" in err
     assert saved(questions) == {} and not [r for r in questions.requests if "/files" in r.target]
 
@@ -280,7 +280,7 @@ def test_names_are_shown_plain(questions):
     name = "/workspace/a\x1b[2J\u202e\nb"
     questions.files = {"/workspace/a%1B%5B2J%E2%80%AE%0Ab": b"1"}
     play_files(questions, name)
-    err = questions.run("q").stderr.decode()
+    err = questions.ask("q").stderr.decode()
     assert "a\\x1b[2J\\u202e\\x0ab" in err and "\x1b" not in err and "\u202e" not in err
 
 
@@ -294,7 +294,7 @@ def test_nothing_is_written_over_and_no_link_followed(questions, tmp_path):
         f.write("mine")
     questions.files = {f"/workspace/{n}": b"evil" for n in ("dir/keep", "dir/new", "link", "there", "fine")}
     play_files(questions, *questions.files)
-    err = questions.run("-o", "out", "q").stderr.decode()
+    err = questions.ask("-o", "out", "q").stderr.decode()
     assert err.count("not saved") == 4
     assert sorted(os.listdir(tmp_path)) == ["keep"] and (tmp_path / "keep").read_text() == "keep"
     with open(os.path.join(out, "there"), encoding="utf-8") as f:
@@ -309,7 +309,7 @@ def test_half_a_file_is_none(questions):
     whole = questions.reply
     broken = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf"
     questions.answer = lambda request, number: [broken] if request.target.endswith("half") else whole(request, number)
-    assert "not saved: half" in questions.run("q").stderr.decode()
+    assert "not saved: half" in questions.ask("q").stderr.decode()
     assert saved(questions) == {"DIR/ok": b"ok"}
 
 
@@ -317,7 +317,7 @@ def test_many_files(questions):
     paths = [f"/workspace/{n}" for n in range(1010)]
     questions.files = {p: b"" for p in paths}
     play_files(questions, *paths)
-    err = questions.run("q").stderr.decode()
+    err = questions.ask("q").stderr.decode()
     assert err.count("cay: saved") == 20 and "and 980 more" in err and "more than 1000" in err
     assert len(saved(questions)) == 1000
 
@@ -340,7 +340,7 @@ def break_at(questions, cut, breaks=1, reset=False, events=USUAL):
 
     questions.asked_for.clear()
     questions.execute = play
-    done = questions.run("-q", "q")
+    done = questions.ask("-q", "q")
     assert len(keys) == 1
     return done
 
@@ -366,9 +366,9 @@ def test_a_stream_that_is_gone(questions):
         return [answer(json.dumps(result()).encode())]
 
     questions.execute = play
-    assert text(questions.run("-q", "q")) == (0, "2\n", "")
+    assert text(questions.ask("-q", "q")) == (0, "2\n", "")
     questions.asked_for.clear()
-    assert json.loads(questions.run("--json", "q").stdout) == result()
+    assert json.loads(questions.ask("--json", "q").stdout) == result()
 
 
 def test_an_answer_that_is_lost(questions):
@@ -379,7 +379,7 @@ def test_an_answer_that_is_lost(questions):
         return [answer(b'{"error": "lost in a crash", "error_code": "GONE"}', status)]
 
     questions.execute = play
-    code, out, err = text(questions.run("-q", "q"))
+    code, out, err = text(questions.ask("-q", "q"))
     assert (code, out) == (125, "") and "lost in a crash" in err
 
 
@@ -491,12 +491,12 @@ def write(questions, name, data):
 
 
 def test_no_key_anywhere(keyless):
-    refused(keyless.run("-y", "q"), 125, "ANTHROPIC_API_KEY", ".env", "--key-file")
+    refused(keyless.ask("-y", "q"), 125, "ANTHROPIC_API_KEY", ".env", "--key-file")
     assert keyless.asked() == ["POST /execute"]  # once: waiting would not help
 
 
 def test_a_key_is_not_given_unasked(keyless):
-    refused(keyless.run("q", env={"ANTHROPIC_API_KEY": "sk-1"}), 125, "-y", "ANTHROPIC_API_KEY")
+    refused(keyless.ask("q", env={"ANTHROPIC_API_KEY": "sk-1"}), 125, "-y", "ANTHROPIC_API_KEY")
     assert keyless.secrets == []
 
 
@@ -504,31 +504,31 @@ def test_a_key_is_not_given_unasked(keyless):
     "env, expected",
     [
         ({"ANTHROPIC_API_KEY": "sk-1", "ANTHROPIC_AUTH_TOKEN": "t"}, secret("sk-1")),
-        ({"ANTHROPIC_AUTH_TOKEN": "t"}, secret("t", bearer=True)),
+        ({"ANTHROPIC_AUTH_TOKEN": "tok-1"}, secret("tok-1", bearer=True)),
         ({"ANTHROPIC_API_KEY": "sk-1", "ANTHROPIC_BASE_URL": "https://m.example"}, secret("sk-1", "https://m.example")),
     ],
 )
 def test_a_key_of_the_environment(keyless, env, expected):
     write(keyless, ".env", "ANTHROPIC_API_KEY=other\n")
-    code, out, err = text(keyless.run("-y", "q", env=env))
+    code, out, err = text(keyless.ask("-y", "q", env=env))
     assert (code, out) == (0, "2\n") and keyless.secrets == [expected]
     assert "cay: stored the key from ANTHROPIC" in err and expected["upstream"] in err
-    assert expected["value"] not in err.replace("stored the", "")
+    assert expected["value"] not in err
     assert keyless.asked() == ["POST /execute", "PUT /secrets/anthropic", "POST /execute"]
 
 
 def test_a_key_in_a_file(keyless):
     write(keyless, "key", "sk-file\n")
-    assert text(keyless.run("-y", "--key-file", "key", "q", env={"ANTHROPIC_API_KEY": "sk-1"}))[0] == 0
+    assert text(keyless.ask("-y", "--key-file", "key", "q", env={"ANTHROPIC_API_KEY": "sk-1"}))[0] == 0
     assert keyless.secrets == [secret("sk-file")]
     keyless.secrets.clear()
-    refused(keyless.run("-y", "--key-file", "nowhere", "q"), 125, "nowhere")
+    refused(keyless.ask("-y", "--key-file", "nowhere", "q"), 125, "nowhere")
 
 
 def test_a_key_on_the_command_line(keyless):
-    code, _, err = text(keyless.run("-y", "--key", "sk-flag", "q"))
+    code, _, err = text(keyless.ask("-y", "--key", "sk-flag", "q"))
     assert code == 0 and keyless.secrets == [secret("sk-flag")] and "seen by others" in err
-    code, _, err = text(keyless.run("-y", "--key", "sk-flag", "q"))
+    code, _, err = text(keyless.ask("-y", "--key", "sk-flag", "q"))
     assert code == 0 and len(keyless.secrets) == 1 and "not used" in err
 
 
@@ -550,7 +550,7 @@ def test_a_key_on_the_command_line(keyless):
 )
 def test_a_key_in_an_env_file(keyless, env_file, expected):
     write(keyless, ".env", env_file)
-    done = keyless.run("-y", "q")
+    done = keyless.ask("-y", "q")
     assert keyless.secrets == ([expected] if expected else []), done
     assert done.returncode == (0 if expected else 125)
     assert not os.path.exists(os.path.join(keyless.work, "ran"))
@@ -560,21 +560,21 @@ def test_a_key_in_an_env_file(keyless, env_file, expected):
 def test_an_env_file_of_somebody_else(keyless, tmp_path):
     path = write(keyless, ".env", "ANTHROPIC_API_KEY=sk-2\n")
     os.chown(path, 12345, 12345)
-    code, _, err = text(keyless.run("-y", "q"))
+    code, _, err = text(keyless.ask("-y", "q"))
     assert code == 125 and ".env is not read" in err and keyless.secrets == []
-    assert keyless.run("-y", "q", env={"SUDO_UID": "12345"}).returncode == 0  # they have called us
+    assert keyless.ask("-y", "q", env={"SUDO_UID": "12345"}).returncode == 0  # they have called us
     keyless.secrets.clear()
     os.chown(path, 0, 0)
     os.chmod(path, 0o666)
-    assert keyless.run("-y", "q").returncode == 125
+    assert keyless.ask("-y", "q").returncode == 125
     os.unlink(path)
     target = tmp_path / "env"
     target.write_text("ANTHROPIC_API_KEY=sk-2\n")
     os.symlink(target, path)
     os.lchown(path, 12345, 12345)
-    assert keyless.run("-y", "q").returncode == 125 and keyless.secrets == []
+    assert keyless.ask("-y", "q").returncode == 125 and keyless.secrets == []
     os.lchown(path, 0, 0)
-    assert keyless.run("-y", "q").returncode == 0 and keyless.secrets == [secret("sk-2")]
+    assert keyless.ask("-y", "q").returncode == 0 and keyless.secrets == [secret("sk-2")]
 
 
 def test_a_server_that_does_not_take_it(keyless):
@@ -586,7 +586,7 @@ def test_a_server_that_does_not_take_it(keyless):
         return whole(request, number)
 
     keyless.answer = reply
-    refused(keyless.run("-y", "q", env={"ANTHROPIC_API_KEY": "sk-1"}), 125, "may not", "give the key")
+    refused(keyless.ask("-y", "q", env={"ANTHROPIC_API_KEY": "sk-1"}), 125, "may not", "give the key")
 
 
 # -- no server
@@ -594,7 +594,7 @@ def test_a_server_that_does_not_take_it(keyless):
 
 def test_nobody_there_and_nobody_to_ask(questions, tmp_path):
     questions.cli.data = str(tmp_path)
-    refused(questions.run("q"), 125, f"no server at {tmp_path}", "-y")
+    refused(questions.ask("q"), 125, f"no server at {tmp_path}", "-y")
     assert os.listdir(tmp_path) == []
 
 
@@ -626,6 +626,6 @@ def test_with_sanitizers(keyless):
     events.append(("done", result(files=[{"path": "/workspace/a/b", "size": 1}, {"path": "../b", "size": 1}])))
     keyless.play_events(*events)
     write(keyless, ".env", "export ANTHROPIC_API_KEY='sk-2' #\n")
-    code, out, err = text(keyless.run("-y", "q"))
+    code, out, err = text(keyless.ask("-y", "q"))
     assert (code, out) == (0, "2\nx\n") and "Sanitizer" not in err, err
-    assert text(keyless.run("-c", "q"))[0] == 0
+    assert text(keyless.ask("-c", "q"))[0] == 0

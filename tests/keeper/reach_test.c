@@ -222,6 +222,63 @@ CHECK_CASE(a_hand_sees_what_the_box_sees)
     (void)kit_destroy(&box);
 }
 
+static struct guest_event listen_unix(struct kit_box *box, int on, int sys_errno)
+{
+    struct err err = {0};
+    assert_int_equal(guest_send_listen_unix(guest_fresh(box->guest), 79, on, &err), 0);
+    return given(box, sys_errno);
+}
+
+#define LOOK "stat -c %F:%a:%u /run/cay /run/cay/anthropic.sock"
+#define ENTER                                                                                      \
+    "python3 -c \"import socket; socket.socket(socket.AF_UNIX).connect('" GUEST_SOCKET_PATH "')\""
+
+CHECK_CASE(a_socket_in_the_box_s_files)
+{
+    struct kit_box box = take_one();
+    assert_int_not_equal(kit_run(&box, LOOK).status, 0);
+    struct guest_event first = listen_unix(&box, 1, 0);
+    assert_int_equal(
+        kit_run(&box, "test \"$(echo $(" LOOK "))\" = 'directory:755:0 socket:666:0'").status, 0);
+    assert_int_equal(kit_run(&box, ENTER).status, 0);
+    fd_close(accept_soon(first.out));
+    // Nobody has it for a while, and the next one gets the same, with whoever came meanwhile.
+    fd_close(first.out);
+    assert_int_equal(kit_run(&box, ENTER).status, 0);
+    struct guest_event again = listen_unix(&box, 1, 0);
+    fd_close(accept_soon(again.out));
+    assert_int_equal(listen_unix(&box, 0, 0).out, -1);
+    fd_close(again.out);
+    assert_int_not_equal(kit_run(&box, LOOK).status, 0);
+    assert_int_equal(listen_unix(&box, 0, 0).out, -1); // there is none
+    (void)kit_destroy(&box);
+}
+
+// What root in the box does there is its own harm.
+CHECK_CASE(a_socket_and_what_is_in_its_way)
+{
+    struct kit_box box = take_one();
+    assert_int_equal(
+        kit_run(&box, "mkdir -p /run/cay /tmp/x && ln -s /tmp/x/here /run/cay/anthropic.sock")
+            .status,
+        0);
+    fd_close(listen_unix(&box, 1, 0).out);
+    assert_int_equal(
+        kit_run(&box, "test -S /run/cay/anthropic.sock && ! test -e /tmp/x/here").status, 0);
+    assert_int_equal(listen_unix(&box, 0, 0).out, -1);
+    assert_int_equal(kit_run(&box, "mkdir /run/cay/anthropic.sock").status, 0);
+    assert_int_equal(listen_unix(&box, 1, EISDIR).out, -1);
+    assert_int_equal(kit_run(&box, "rm -r /run/cay && touch /run/cay").status, 0);
+    assert_int_equal(listen_unix(&box, 1, ENOTDIR).out, -1);
+    assert_int_equal(
+        kit_run(&box, "rm /run/cay && ln -s loop /run/loop && ln -s loop /run/cay").status, 0);
+    assert_int_equal(listen_unix(&box, 1, ELOOP).out, -1);
+    assert_int_equal(kit_run(&box, "rm /run/cay").status, 0);
+    fd_close(listen_unix(&box, 1, 0).out);
+    (void)kit_destroy(&box);
+}
+
 KIT_MAIN(KIT_CASE(a_port_of_the_box_is_dialled), KIT_CASE(connections_come_to_the_listener),
          KIT_CASE(only_a_listener_of_that_box_will_do), KIT_CASE(a_port_that_is_taken),
-         KIT_CASE(a_hand_sees_what_the_box_sees))
+         KIT_CASE(a_hand_sees_what_the_box_sees), KIT_CASE(a_socket_in_the_box_s_files),
+         KIT_CASE(a_socket_and_what_is_in_its_way))

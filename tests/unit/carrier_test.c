@@ -356,6 +356,28 @@ CHECK_CASE(a_bad_file_of_certificates_is_told)
     assert_int_equal(tls_client_open("/dev/null", &settings, &err), -1);
 }
 
+static struct secret secret_of(char *value)
+{
+    struct secret secret = {.value = value, .value_len = strlen(value)};
+    (void)strncpy(secret.header, "X-Api-Key", sizeof secret.header - 1);
+    return secret;
+}
+
+// A connection that has carried one credential looks for that one, and is of no use for another.
+static void a_connection_is_for_one_credential(void **state)
+{
+    char one[] = "credential-number-one", other[] = "credential-number-two";
+    struct secret first = secret_of(one), second = secret_of(other);
+    struct carrier *carrier = carrier_new(-1, NULL, NULL, NULL);
+    (void)state;
+    assert_false(carrier_knows(carrier, &first));
+    carrier_arm(carrier, &first, false);
+    assert_true(carrier_knows(carrier, &first));
+    assert_false(carrier_knows(carrier, &second));
+    carrier_ops.close(carrier);
+    carrier_unref(carrier);
+}
+
 int main(void)
 {
     (void)signal(SIGPIPE, SIG_IGN);
@@ -365,6 +387,7 @@ int main(void)
         cmocka_unit_test(an_address_may_be_in_a_certificate),
         cmocka_unit_test(an_echo_is_cut_off),
         cmocka_unit_test(a_cut_is_not_an_end),
+        cmocka_unit_test(a_connection_is_for_one_credential),
         cmocka_unit_test(a_bad_file_of_certificates_is_told),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -817,6 +817,82 @@ CHECK_CASE(streams)
     kit_finish(&kit);
 }
 
+static void check_shown(const char *answer, bool then_close, bool old_client, size_t step)
+{
+    static const char chunked[] =
+        "POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
+        "5\r\nhello\r\n10\r\n0123456789abcdef\r\n0\r\n\r\n";
+    static const char old[] = "POST /a HTTP/1.0\r\nHost: h\r\nContent-Length: 21\r\n\r\n"
+                              "hello0123456789abcdef";
+    struct kit kit;
+    kit_begin(&kit);
+    const char *request = old_client ? old : chunked;
+    kit_send(&kit, kit.client, request, strlen(request), step);
+    kit_send(&kit, kit.up[0], answer, strlen(answer), step);
+    if (then_close)
+        kit_end_up(&kit);
+    assert_string_equal(buf_str(&kit.asked_body), "hello0123456789abcdef");
+    assert_string_equal(buf_str(&kit.told_body), "abcd");
+    assert_int_equal(kit.told_ends, 1);
+    kit_finish(&kit);
+}
+
+// The owner sees bodies as they are, whatever frames them on either side.
+CHECK_CASE(bodies_are_shown)
+{
+    static const char framed[] = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+                                 "3\r\nabc\r\n1\r\nd\r\n0\r\n\r\n";
+    for (size_t step = 1; step < 100; step += 3) {
+        check_shown(framed, false, false, step);
+        check_shown(framed, false, true, step);
+        check_shown(OK("4") "abcd", false, false, step);
+        check_shown("HTTP/1.0 200 OK\r\n\r\nabcd", true, false, step);
+        check_shown("HTTP/1.0 200 OK\r\n\r\nabcd", true, true, step);
+    }
+}
+
+CHECK_CASE(the_end_of_an_answer_is_shown_once)
+{
+    static const char *const answers[] = {
+        OK("0"), "HTTP/1.1 204 No\r\n\r\n", "HTTP/1.1 100 Go on\r\n\r\n" OK("1") "x",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"};
+    struct kit kit;
+    kit_begin(&kit);
+    for (unsigned i = 0; i < sizeof answers / sizeof *answers; i++) {
+        kit_say(&kit, GET);
+        kit_reply(&kit, answers[i]);
+        assert_int_equal(kit.told_ends, i + 1);
+    }
+    kit_say(&kit, GET);
+    kit_reply(&kit, OK("100") "not all of it");
+    kit_end_up(&kit);
+    assert_int_equal(kit.told_ends, sizeof answers / sizeof *answers);
+    assert_true(kit.closed);
+    kit_finish(&kit);
+}
+
+CHECK_CASE(an_owner_that_has_enough)
+{
+    static const char *const heads[] = {
+        OK("1000"), "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3e8\r\n",
+        "HTTP/1.0 200 OK\r\n\r\n"};
+    for (unsigned i = 0; i < sizeof heads / sizeof *heads; i++) {
+        struct kit kit;
+        kit_begin(&kit);
+        kit.cut_after = 10;
+        kit_say(&kit, GET);
+        kit_reply(&kit, heads[i]);
+        kit_reply(&kit, "0123456789");
+        assert_false(kit.closed);
+        kit_reply(&kit, "never told");
+        assert_true(kit.closed && kit.up_ended && kit.client_ended);
+        assert_null(strstr(buf_str(&kit.heard), "never"));
+        assert_null(strstr(buf_str(&kit.heard), "\r\n0\r\n\r\n"));
+        assert_int_equal(kit.told_ends, 0);
+        kit_finish(&kit);
+    }
+}
+
 CHECK_MAIN(cmocka_unit_test(one_after_the_other), cmocka_unit_test(every_split),
            cmocka_unit_test(an_answer_without_an_end_keeps_its_client),
            cmocka_unit_test(answers_without_a_body), cmocka_unit_test(interim_answers),
@@ -832,4 +908,6 @@ CHECK_MAIN(cmocka_unit_test(one_after_the_other), cmocka_unit_test(every_split),
            cmocka_unit_test(an_upstream_that_does_not_read), cmocka_unit_test(much),
            cmocka_unit_test(websockets), cmocka_unit_test(a_websocket_that_does_not_read),
            cmocka_unit_test(an_upgrade_refused), cmocka_unit_test(decisions),
-           cmocka_unit_test(idle), cmocka_unit_test(streams))
+           cmocka_unit_test(idle), cmocka_unit_test(streams), cmocka_unit_test(bodies_are_shown),
+           cmocka_unit_test(the_end_of_an_answer_is_shown_once),
+           cmocka_unit_test(an_owner_that_has_enough))

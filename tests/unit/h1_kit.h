@@ -33,6 +33,9 @@ struct kit {
     bool later; // decides when the test calls kit_decide
     bool close_after, refuse, release, dead_upstream, keep_nothing;
     uint64_t stop_after;
+    struct buf asked_body, told_body; // what the owner was shown
+    unsigned told_ends;
+    uint64_t cut_after; // bytes of an answer's body; 0: never
     int released;
     struct buf early;
     const struct stream_ops *stream_ops;
@@ -101,6 +104,15 @@ static int kit_moved(void *data, uint64_t up, uint64_t client)
     return kit->stop_after > 0 && kit->moved_client > kit->stop_after;
 }
 
+static int kit_payload(void *data, enum exchange_way way, const void *bytes, size_t len)
+{
+    struct kit *kit = data;
+    kit->told_ends += len == 0;
+    assert_true(len > 0 || way == EXCHANGE_ANSWER);
+    (void)buf_append(way == EXCHANGE_REQUEST ? &kit->asked_body : &kit->told_body, bytes, len);
+    return kit->cut_after > 0 && kit->told_body.len > kit->cut_after;
+}
+
 static void kit_closed(void *data)
 {
     struct kit *kit = data;
@@ -111,6 +123,7 @@ static void kit_closed(void *data)
 static const struct exchange_ops kit_ops = {
     .request = kit_request,
     .moved = kit_moved,
+    .payload = kit_payload,
     .closed = kit_closed,
 };
 
@@ -121,6 +134,8 @@ static inline void kit_begin_with(struct kit *kit, const void *early, size_t len
     buf_init(&kit->heard, KIT_MAX);
     buf_init(&kit->got, KIT_MAX);
     buf_init(&kit->early, KIT_MAX);
+    buf_init(&kit->asked_body, KIT_MAX);
+    buf_init(&kit->told_body, KIT_MAX);
     int pair[2];
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair), 0);
     kit->client = pair[0];
@@ -233,4 +248,6 @@ static inline void kit_finish(struct kit *kit)
     buf_done(&kit->heard);
     buf_done(&kit->got);
     buf_done(&kit->early);
+    buf_done(&kit->asked_body);
+    buf_done(&kit->told_body);
 }

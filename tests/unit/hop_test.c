@@ -100,6 +100,17 @@ CHECK_CASE(the_server_itself_is_never_reached)
     networks_free(all);
 }
 
+// Whoever runs the machine has said where the model is: anywhere, but not back here.
+CHECK_CASE(the_installation_s_own_upstream)
+{
+    struct hop_rules rules = {.trusted = true, .own = listens("127.0.0.1", 8787)};
+    assert_int_equal(left(&rules, "127.0.0.1", 8000), 1);
+    assert_int_equal(left(&rules, "10.1.2.3", 443), 1);
+    assert_int_equal(left(&rules, "::1", 443), 1);
+    assert_int_equal(left(&rules, "93.184.216.34", 80), 1);
+    assert_int_equal(left(&rules, "127.0.0.1", 8787), 0);
+}
+
 // In a network of its own, where a public address is this machine's. 77: not allowed to have one.
 static int look_from_a_public_address(void)
 {
@@ -290,6 +301,7 @@ CHECK_CASE(cancelled_ones_are_silent)
 CHECK_MAIN(cmocka_unit_test(only_open_addresses_are_left),
            cmocka_unit_test(a_name_that_was_rebound_leads_nowhere),
            cmocka_unit_test(the_server_itself_is_never_reached),
+           cmocka_unit_test(the_installation_s_own_upstream),
            cmocka_unit_test(a_public_address_of_this_machine_is_closed),
            cmocka_unit_test(without_tls_only_what_was_opened),
            cmocka_unit_test(names_and_addresses_are_connected_to),

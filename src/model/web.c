@@ -2,7 +2,7 @@
 // libcurl says which sockets it waits for and when it wants to be called (lane_on_socket,
 // lane_on_timer); the loop watches them and calls it (lane_act). What libcurl calls back with is
 // only noted, and told to others once it has returned: from inside of it nothing may be removed.
-#include "model/net.h"
+#include "model/web.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,36 +15,36 @@ struct watch {
     curl_socket_t fd;
 };
 
-static void maybe_free(struct net *net)
+static void maybe_free(struct web *web)
 {
-    if (!net->is_closing || net->handles > 0)
+    if (!web->is_closing || web->handles > 0)
         return;
-    X509_STORE_free(net->trusted);
-    buf_done(&net->spare);
-    free(net);
+    X509_STORE_free(web->trusted);
+    buf_done(&web->spare);
+    free(web);
     curl_global_cleanup();
 }
 
 // --- telling
 
-void net_tell_bytes(struct net *net)
+void web_tell_bytes(struct web *web)
 {
-    while (net->ready != NULL) {
-        struct transfer *transfer = net->ready;
-        struct buf bytes = transfer->bytes;
-        net->ready = transfer->next_ready;
-        if (net->ready == NULL)
-            net->ready_end = &net->ready;
-        transfer->is_ready = false;
-        transfer->bytes = net->spare;
-        buf_init(&net->spare, BYTES_MAX);
-        transfer->ops.bytes(transfer->data, bytes.data, bytes.len);
-        // The transfer may be gone now.
+    while (web->ready != NULL) {
+        struct fetch *fetch = web->ready;
+        struct buf bytes = fetch->bytes;
+        web->ready = fetch->next_ready;
+        if (web->ready == NULL)
+            web->ready_end = &web->ready;
+        fetch->is_ready = false;
+        fetch->bytes = web->spare;
+        buf_init(&web->spare, BYTES_MAX);
+        fetch->ops.bytes(fetch->data, bytes.data, bytes.len);
+        // The fetch may be gone now.
         buf_reset(&bytes);
-        if (net->spare.data != NULL || bytes.cap > SPARE_MAX)
+        if (web->spare.data != NULL || bytes.cap > SPARE_MAX)
             buf_done(&bytes);
         else
-            net->spare = bytes;
+            web->spare = bytes;
     }
 }
 
@@ -53,12 +53,12 @@ static void tell_ends(struct lane *lane)
     CURLMsg *msg = NULL;
     int left = 0;
     while (lane->multi != NULL && (msg = curl_multi_info_read(lane->multi, &left)) != NULL) {
-        struct transfer *transfer = NULL;
+        struct fetch *fetch = NULL;
         CURLcode code = msg->data.result;
         if (msg->msg != CURLMSG_DONE)
             continue;
-        (void)curl_easy_getinfo(msg->easy_handle, CURLINFO_PRIVATE, &transfer);
-        transfer_has_ended(transfer, code);
+        (void)curl_easy_getinfo(msg->easy_handle, CURLINFO_PRIVATE, &fetch);
+        fetch_has_ended(fetch, code);
     }
 }
 
@@ -68,7 +68,7 @@ static void lane_act(struct lane *lane, curl_socket_t fd, int what)
     if (lane->multi == NULL)
         return;
     (void)curl_multi_socket_action(lane->multi, fd, what, &running);
-    net_tell_bytes(lane->net);
+    web_tell_bytes(lane->web);
     tell_ends(lane);
 }
 
@@ -85,10 +85,10 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 static void on_watch_closed(uv_handle_t *handle)
 {
     struct watch *watch = handle->data;
-    struct net *net = watch->lane->net;
+    struct web *web = watch->lane->web;
     free(watch);
-    net->handles--;
-    maybe_free(net);
+    web->handles--;
+    maybe_free(web);
 }
 
 static struct watch *watch_new(struct lane *lane, curl_socket_t fd)
@@ -99,11 +99,11 @@ static struct watch *watch_new(struct lane *lane, curl_socket_t fd)
     watch->lane = lane;
     watch->fd = fd;
     watch->poll.data = watch;
-    if (uv_poll_init_socket(lane->net->config.loop, &watch->poll, fd) < 0) {
+    if (uv_poll_init_socket(lane->web->config.loop, &watch->poll, fd) < 0) {
         free(watch);
         return NULL;
     }
-    lane->net->handles++;
+    lane->web->handles++;
     return watch;
 }
 
@@ -135,7 +135,7 @@ static int lane_on_timer(CURLM *multi, long ms, void *data)
 {
     struct lane *lane = data;
     (void)multi;
-    if (lane->net->is_closing)
+    if (lane->web->is_closing)
         return 0;
     if (ms < 0)
         return uv_timer_stop(&lane->timer);
@@ -144,9 +144,9 @@ static int lane_on_timer(CURLM *multi, long ms, void *data)
 
 // --- opening and closing
 
-static int lane_open(struct lane *lane, struct net *net, struct err *err)
+static int lane_open(struct lane *lane, struct web *web, struct err *err)
 {
-    lane->net = net;
+    lane->web = web;
     lane->multi = curl_multi_init();
     if (lane->multi == NULL)
         return err_set(err, ERR_INTERNAL, "libcurl does not start");
@@ -156,19 +156,19 @@ static int lane_open(struct lane *lane, struct net *net, struct err *err)
     (void)curl_multi_setopt(lane->multi, CURLMOPT_TIMERDATA, lane);
     (void)curl_multi_setopt(lane->multi, CURLMOPT_MAXCONNECTS, (long)CONNECTIONS_KEPT);
     lane->timer.data = lane;
-    net->handles++;
-    return uv_timer_init(net->config.loop, &lane->timer);
+    web->handles++;
+    return uv_timer_init(web->config.loop, &lane->timer);
 }
 
 // The machine's certificates, looked up by name when they are needed, and those of a file. One
 // store for all connections: libcurl would read the files anew for each.
-static int load_trusted(struct net *net, struct err *err)
+static int load_trusted(struct web *web, struct err *err)
 {
-    const char *ca_file = net->config.ca_file;
-    net->trusted = X509_STORE_new();
-    if (net->trusted == NULL || X509_STORE_set_default_paths(net->trusted) != 1)
+    const char *ca_file = web->config.ca_file;
+    web->trusted = X509_STORE_new();
+    if (web->trusted == NULL || X509_STORE_set_default_paths(web->trusted) != 1)
         return err_set(err, ERR_INTERNAL, "TLS: the machine's certificates");
-    if (ca_file != NULL && *ca_file != '\0' && X509_STORE_load_file(net->trusted, ca_file) != 1)
+    if (ca_file != NULL && *ca_file != '\0' && X509_STORE_load_file(web->trusted, ca_file) != 1)
         return err_set(err, ERR_INVALID, "'%s' is not a file of certificates that can be read",
                        ca_file);
     return 0;
@@ -182,36 +182,36 @@ static int check_curl(struct err *err)
     return 0;
 }
 
-int net_open(const struct net_config *config, struct net **ret, struct err *err)
+int web_open(const struct web_config *config, struct web **ret, struct err *err)
 {
-    struct net *net = NULL;
+    struct web *web = NULL;
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
         return err_set(err, ERR_INTERNAL, "libcurl does not start");
-    net = calloc(1, sizeof *net);
-    if (net == NULL)
+    web = calloc(1, sizeof *web);
+    if (web == NULL)
         abort();
-    net->config = *config;
-    net->ready_end = &net->ready;
-    buf_init(&net->spare, BYTES_MAX);
+    web->config = *config;
+    web->ready_end = &web->ready;
+    buf_init(&web->spare, BYTES_MAX);
     int r = check_curl(err);
     if (r == 0)
-        r = load_trusted(net, err);
+        r = load_trusted(web, err);
     for (unsigned i = 0; r == 0 && i < LANE_MAX; i++)
-        r = lane_open(&net->lanes[i], net, err);
+        r = lane_open(&web->lanes[i], web, err);
     if (r < 0) {
-        net_close(net);
+        web_close(web);
         return -1;
     }
-    net->config.ca_file = NULL; // the caller's
-    *ret = net;
+    web->config.ca_file = NULL; // the caller's
+    *ret = web;
     return 0;
 }
 
 static void on_timer_closed(uv_handle_t *handle)
 {
     struct lane *lane = handle->data;
-    lane->net->handles--;
-    maybe_free(lane->net);
+    lane->web->handles--;
+    maybe_free(lane->web);
 }
 
 static void lane_close(struct lane *lane)
@@ -224,14 +224,14 @@ static void lane_close(struct lane *lane)
     lane->multi = NULL;
 }
 
-void net_close(struct net *net)
+void web_close(struct web *web)
 {
-    if (net == NULL)
+    if (web == NULL)
         return;
-    while (net->all != NULL)
-        transfer_has_ended(net->all, CURLE_ABORTED_BY_CALLBACK);
-    net->is_closing = true;
+    while (web->all != NULL)
+        fetch_has_ended(web->all, CURLE_ABORTED_BY_CALLBACK);
+    web->is_closing = true;
     for (unsigned i = 0; i < LANE_MAX; i++)
-        lane_close(&net->lanes[i]);
-    maybe_free(net);
+        lane_close(&web->lanes[i]);
+    maybe_free(web);
 }
