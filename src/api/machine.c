@@ -32,6 +32,8 @@ int machine_read_ticks(const char *text, uint64_t *ret_busy, uint64_t *ret_all)
 {
     unsigned long long t[FIELDS] = {0};
     uint64_t all = 0;
+    if (strncmp(text, "cpu ", 4) != 0) // the first line is that of all together
+        return -1;
     int n = sscanf(text, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &t[0], &t[1], &t[2], &t[3],
                    &t[4], &t[5], &t[6], &t[7]);
     if (n <= IDLE)

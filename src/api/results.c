@@ -195,10 +195,12 @@ static void reply_stored(struct call *call, const struct result_row *row)
         execute_reply(call, status, body, len, 0);
         return;
     }
-    // Its events are gone; the last one is the answer.
+    // Its events are gone; the last one is the answer, and none comes after it.
+    char id[EDGE_NAME_MAX + 8];
+    (void)snprintf(id, sizeof id, "%s:0", row->id);
     stream_begin_sse(call);
     if (!call->is_head) {
-        stream_long_begin(call, NULL, "done");
+        stream_long_begin(call, id, "done");
         stream_long_data(call, body, len);
         stream_long_end(call);
     }

@@ -9,11 +9,19 @@ struct route_match route_find_in(const struct route *table, size_t n_table, enum
                                  struct target *target)
 {
     struct route_match match = {0};
+    bool is_exact = false;
     unsigned wanted = method == HTTP_HEAD ? (unsigned)HTTP_GET : (unsigned)method;
     for (size_t i = 0; i < n_table; i++) {
         const char *param[ROUTE_PARAMS_MAX] = {0};
         if (!target_match(target, table[i].pattern, param))
             continue;
+        // A path that is named as it is, is not one of those that a {name} stands for.
+        bool exact = strchr(table[i].pattern, '{') == NULL;
+        if (is_exact && !exact)
+            continue;
+        if (exact && !is_exact)
+            match = (struct route_match){0};
+        is_exact = exact;
         match.allowed |= (unsigned)table[i].method;
         if ((unsigned)table[i].method == wanted && match.route == NULL) {
             match.route = &table[i];

@@ -129,7 +129,7 @@ static void take_start(struct ask *ask, const struct json_node *root)
         cancel(ask);
 }
 
-// {"error", "error_code", "status", "request_id"}: as if the server had answered with that status.
+// {"error", "error_code", "request_id"}: as if the server had answered with that.
 static int take_failure(struct ask *ask, const struct json_node *root, struct err *err)
 {
     auto_buf text;
@@ -152,7 +152,8 @@ static int take_done(struct ask *ask, const struct event *event, struct json_doc
     const struct json_node *root = json_root(*doc);
     if (!json_is(root, JSON_NODE_OBJECT))
         return err_set(err, ERR_INTERNAL, "the server sent an answer that is none");
-    if (json_int(json_get(root, "status"), 200) >= 300)
+    if (!json_is(json_get(root, "success"), JSON_NODE_BOOL) ||
+        json_int(json_get(root, "status"), 200) >= 300)
         return take_failure(ask, root, err);
     if (buf_append(&ask->answer.body, event->data, event->len) < 0)
         return err_set(err, ERR_EXHAUSTED, "the server's answer is too large");

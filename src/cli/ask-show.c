@@ -327,10 +327,12 @@ int ask_show_end(struct ask_show *show, const struct json_node *answer, struct e
     end_code_line(show);
     if (rich_release(&show->rich, err) < 0 || rich_end_line(&show->rich, err) < 0)
         return -1;
-    if (json_bool(json_get(answer, "success"), false) || show->error_shown)
-        return 0;
     const char *code = json_text(json_get(answer, "error_code"));
-    if (code != NULL && strcmp(code, "CANCELLED") == 0)
+    code = code != NULL ? code : "";
+    if (json_bool(json_get(answer, "success"), false) ||
+        (show->error_shown && strcmp(code, "CODE_FAILED") == 0)) // it stands right above
+        return 0;
+    if (strcmp(code, "CANCELLED") == 0)
         why = "cancelled";
     (void)fprintf(stderr, "cay: %s\n", why[0] != '\0' ? why : "it failed");
     return 0;

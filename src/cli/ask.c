@@ -291,6 +291,10 @@ static int run(struct ask *ask, struct ask_files *files)
     (void)rich_end_line(&ask->show->rich, &ignored);
     if (ask->show->rich.is_unread)
         return 128 + SIGPIPE;
+    if (strcmp(ask->remote->error_code, "CANCELLED") == 0) {
+        (void)fputs("cay: cancelled\n", stderr);
+        return CODE_INTERRUPTED;
+    }
     r = remote_fail(ask->remote, &err);
     return ask->ended_by != 0 ? 128 + ask->ended_by : r;
 }

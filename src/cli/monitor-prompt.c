@@ -150,10 +150,12 @@ static double to_ms(int64_t ns)
     return ns >= 0 ? (double)ns / (double)NS_PER_MS : -1;
 }
 
-// Between two moments of the stream, where both came.
-static double between(int64_t from, int64_t to)
+// What is waited for it: none, where it was there before the code was.
+static double start_ms(const struct timeline *t)
 {
-    return from >= 0 && to >= from ? to_ms(to - from) : -1;
+    if (t->generated < 0 || t->in_sandbox < 0)
+        return -1;
+    return t->in_sandbox > t->generated ? to_ms(t->in_sandbox - t->generated) : 0;
 }
 
 struct parts { // ms; -1: not known
@@ -169,7 +171,7 @@ static struct parts parts_of(const struct timeline *t)
         .health = to_ms(t->health_ns),
         .first = to_ms(t->first_code),
         .generation = json_double(json_get(metrics, "generation_ms"), to_ms(t->generated)),
-        .start = between(t->generated, t->in_sandbox),
+        .start = start_ms(t),
         .total = to_ms(t->done),
     };
     p.run = sandbox;

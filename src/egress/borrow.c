@@ -201,6 +201,7 @@ static void on_key(void *data, const struct model_access *access, const struct e
     struct conn *conn = wait->conn;
     struct secret secret;
     struct err why = {0};
+    (void)err;
     auto_fd fd = TAKE_FD(wait->fd);
     lent_fn fn = wait->fn;
     free(wait);
@@ -208,8 +209,10 @@ static void on_key(void *data, const struct model_access *access, const struct e
         return;
     conn->wait = NULL;
     if (access == NULL || model_key_secret(access, &secret, &why) < 0) {
-        proxy_refuse(conn, 502, "cay: the installation's key cannot be used: %s\n",
-                     err != NULL ? err->msg : why.msg);
+        // Why is nothing for a box: others who use the key are told.
+        note_decision(conn->outlet, conn->host, conn->port, false,
+                      "the installation's key cannot be used", VIA_SECRET);
+        proxy_refuse(conn, 502, "cay: the installation's key cannot be used now\n");
         return;
     }
     fn(conn, &secret, access, TAKE_FD(fd));

@@ -190,9 +190,8 @@ void fault_hide(char *text, const char *header)
     if (value != NULL) {
         value += 1 + strspn(value + 1, " ");
         const char *word = strrchr(value, ' ');
-        fault_hide_secret(text, value);
-        if (word != NULL)
-            fault_hide_secret(text, word + 1);
+        replace_all(text, value, "***");
+        fault_hide_secret(text, word != NULL ? word + 1 : value);
     }
     clean(text);
 }

@@ -15,7 +15,9 @@ KEY = "sk-ant-planted-0123456789abcdef"
 SOCKET = "/run/cay/anthropic.sock"
 MODEL = "claude-sonnet-5-5"
 
-# Runs in a box: one request, by TCP or by the socket; what came back as JSON. With "cut" where it broke off.
+HEADERS = {"Content-Type": "application/json", "anthropic-version": "2023-06-01", "x-api-key": "mine"}
+
+# Runs in a box: requests on one connection, by TCP, by the proxy or by the socket; what came back as JSON. With "cut" where it broke off.
 ASK = r"""
 import http.client, json, socket, sys
 class Unix(http.client.HTTPConnection):
@@ -24,11 +26,14 @@ class Unix(http.client.HTTPConnection):
         self.sock.settimeout(60)
         self.sock.connect("/run/cay/anthropic.sock")
 spec = json.loads(sys.stdin.read() or sys.argv[1])
-c = Unix("localhost") if spec.get("unix") else http.client.HTTPConnection("anthropic.cay", timeout=60)
+c = Unix("localhost") if spec["way"] == "unix" else http.client.HTTPConnection("anthropic.cay", timeout=60)
+base = ""
+if spec["way"] == "proxy":
+    c, base = http.client.HTTPConnection("127.0.0.1", 3128, timeout=60), "http://anthropic.cay"
 out = []
 try:
     for r in spec["requests"]:
-        c.request(r.get("method", "POST"), r.get("path", "/v1/messages"), r.get("body"), r.get("headers", {}))
+        c.request(r.get("method", "POST"), base + r.get("path", "/v1/messages"), r.get("body"), r.get("headers", {}))
         a = c.getresponse()
         one = {"status": a.status, "headers": {k.lower(): v for k, v in a.getheaders()}, "cut": False}
         out.append(one)
@@ -36,6 +41,7 @@ try:
         try:
             while piece := a.read1(65536):
                 got += piece
+            got += a.read()
         except (http.client.HTTPException, OSError) as e:
             one["cut"] = True
         if a.length or (a.chunked and a.chunk_left is not None):
@@ -53,22 +59,24 @@ def question(text, **more):
     return json.dumps({"model": MODEL, "max_tokens": 100, "messages": [{"role": "user", "content": text}], **more})
 
 
+def a_request(text, headers=None, **more):
+    return {"body": question(text, **more), "headers": {**HEADERS, **(headers or {})}}
+
+
 class Asker:
     """Asks from within a sandbox."""
 
     def __init__(self, api, box):
         self.api, self.box = api, box
 
-    def raw(self, *requests, unix=False):
-        spec = json.dumps({"requests": list(requests), "unix": unix})
+    def raw(self, *requests, unix=False, way=None):
+        spec = json.dumps({"requests": list(requests), "way": way or ("unix" if unix else "tcp")})
         done = self.api.exec(self.box, {"command": shlex.join(["python3", "-c", ASK]), "stdin": spec, "timeout": 120000})
         assert done["exitCode"] == 0, done
         return json.loads(done["stdout"])
 
-    def ask(self, text, unix=False, headers=None, **more):
-        headers = {"Content-Type": "application/json", "anthropic-version": "2023-06-01", "x-api-key": "mine",
-                   **(headers or {})}
-        return self.raw({"body": question(text, **more), "headers": headers}, unix=unix)[0]
+    def ask(self, text, unix=False, headers=None, way=None, **more):
+        return self.raw(a_request(text, headers, **more), unix=unix, way=way)[0]
 
 
 def error_of(reply, status, kind, *words):

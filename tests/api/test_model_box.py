@@ -11,8 +11,12 @@ import threading
 
 import pytest
 from api_helpers import Client, Server, at_once, eventually
-from model_helpers import KEY, MODEL, SOCKET, Asker, StandIn, error_of, events, question, spent, text_of, usage, wait_for_event
+from model_helpers import (HEADERS, KEY, MODEL, SOCKET, Asker, StandIn, a_request, error_of, events, question, spent, text_of,
+                           usage, wait_for_event)
 
+# As Claude Code is told to ask: ANTHROPIC_UNIX_SOCKET, ANTHROPIC_BASE_URL=http://localhost.
+CURL = (f"curl -sS --unix-socket {SOCKET} http://localhost/v1/messages?beta=true -H 'anthropic-version: 2023-06-01' "
+        "-H 'content-type: application/json' -H 'x-api-key: placeholder'")
 numbers = itertools.count(1)
 
 
@@ -73,9 +77,7 @@ def test_an_answer_comes_with_the_key_put_in_outside(make, model, unix):
 def test_curl_and_the_variables_of_claude_code(make, net):
     box = make()
     body = json.dumps(question("[[text: by curl]]"))
-    script = (f"curl -sS --unix-socket {SOCKET} http://localhost/v1/messages?beta=true -H 'anthropic-version: 2023-06-01' "
-              f"-H 'content-type: application/json' -H 'x-api-key: placeholder' -d {body}")
-    done = net.exec(box.box, {"command": script})
+    done = net.exec(box.box, f"{CURL} -d {body}")
     assert "by curl" in done["stdout"], done
     stat = net.exec(box.box, f"stat -c '%a %U %F' /run/cay {SOCKET}")["stdout"]
     assert stat == "755 root directory\n666 root socket\n"
@@ -83,8 +85,8 @@ def test_curl_and_the_variables_of_claude_code(make, net):
 
 def test_a_user_in_the_box_may_use_it_and_not_replace_it(make, net):
     box = make()
-    script = f"curl -sS --unix-socket {SOCKET} http://x/v1/models; rm {SOCKET} 2>&1; mv /run/cay /run/cay2 2>&1"
-    done = net.exec(box.box, {"command": script, "user": "nobody"})
+    script = f"curl -sS --unix-socket {SOCKET} -H 'anthropic-version: 2023-06-01' http://x/v1/models; rm {SOCKET} 2>&1; mv /run/cay /run/cay2 2>&1"
+    done = net.exec(box.box, {"command": script, "user": "user"})
     assert '"data"' in done["stdout"] and done["stdout"].count("denied") == 2, done
 
 
@@ -100,7 +102,7 @@ def test_streams_come_as_they_are(make, net, unix):
 
 def test_many_requests_on_one_connection(make, net):
     box = make()
-    ask = {"body": question("[[text: again]] [[usage: in=10 out=1]]"), "headers": {"anthropic-version": "2023-06-01"}}
+    ask = a_request("[[text: again]] [[usage: in=10 out=1]]")
     for unix in (False, True):
         replies = box.raw(*[ask] * 5, unix=unix)
         assert [text_of(r) for r in replies] == ["again"] * 5
@@ -114,7 +116,7 @@ def test_many_requests_on_one_connection(make, net):
 def test_without_the_secret_there_is_nothing(net):
     net.ok("PUT", "/sandbox/closed", {"network": "internet"})
     box = Asker(net, "closed")
-    error_of(box.ask("hello"), 403, "permission_error", 'PATCH /sandbox/closed {"secrets": ["anthropic"]}')
+    error_of(box.ask("hello", way="proxy"), 403, "permission_error", 'PATCH /sandbox/closed {"secrets": ["anthropic"]}')
     assert net.exec("closed", f"test -e {SOCKET}")["exitCode"] == 1
     net.ok("DELETE", "/sandbox/closed")
 
@@ -125,7 +127,7 @@ def test_a_patch_opens_and_closes_it(make, net):
     for _ in range(3):
         net.ok("PATCH", f"/sandbox/{box.box}", {"secrets": []})
         assert net.exec(box.box, f"test -e {SOCKET}")["exitCode"] == 1
-        error_of(box.ask("hello"), 403, "permission_error")
+        error_of(box.ask("hello", way="proxy"), 403, "permission_error")
         net.ok("PATCH", f"/sandbox/{box.box}", {"secrets": ["anthropic"]})
         assert text_of(box.ask("[[text: b]]", unix=True)) == "b"
         assert text_of(box.ask("[[text: c]]")) == "c"
@@ -188,9 +190,10 @@ def test_no_way_up(make, path):
 
 def test_the_rest_of_the_api(make):
     box = make()
-    replies = box.raw({"method": "GET", "path": "/v1/models?limit=5"}, {"method": "GET", "path": f"/v1/models/{MODEL}"},
+    replies = box.raw({"method": "GET", "path": "/v1/models?limit=5", "headers": HEADERS},
+                      {"method": "GET", "path": f"/v1/models/{MODEL}", "headers": HEADERS},
                       {"method": "HEAD", "path": "/v1/models"},
-                      {"path": "/v1/messages/count_tokens", "headers": {"anthropic-version": "2023-06-01"},
+                      {"path": "/v1/messages/count_tokens", "headers": HEADERS,
                        "body": json.dumps({"model": MODEL, "messages": [{"role": "user", "content": "hello"}]})}, unix=True)
     assert [r["status"] for r in replies] == [200] * 4
     assert json.loads(replies[3]["body"])["input_tokens"] > 0
@@ -272,8 +275,7 @@ def test_a_stream_that_breaks_has_cost_what_it_told(make, net):
 
 def test_who_hangs_up_pays(make, net):
     box = make()
-    body = json.dumps(question("x" * 40000 + " [[delay: 60000]]"))
-    net.exec(box.box, {"command": f"curl -sS -m 2 --unix-socket {SOCKET} http://x/v1/messages -H 'anthropic-version: 2023-06-01' -d @-", "stdin": json.loads(body)})
+    net.exec(box.box, {"command": f"{CURL} -m 2 -d @-", "stdin": question("x" * 40000 + " [[delay: 60000]]")})
     tokens = eventually(lambda: total(net, box.box)["input_tokens"])
     assert 10000 <= tokens < 11000
     assert [u["key"] for u in usage(net, by="model", sandbox=box.box)["usage"]] == [MODEL]
@@ -376,8 +378,7 @@ def test_the_socket_outlives_the_daemon(make, net):
 def test_who_connects_meanwhile_waits(make, net):
     box = make()
     body = json.dumps(question("[[text: patient]]"))
-    script = f"sleep 1; curl -sS -m 60 --unix-socket {SOCKET} http://x/v1/messages -H 'anthropic-version: 2023-06-01' -d {body}"
-    process = net.start(box.box, {"command": script})
+    process = net.start(box.box, {"command": f"sleep 1; {CURL} -m 60 -d {body}"})
     os.kill(net.server.daemon_pid(), signal.SIGSTOP)
     threading.Event().wait(2)
     os.kill(net.server.daemon_pid(), signal.SIGKILL)

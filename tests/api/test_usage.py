@@ -134,7 +134,7 @@ def test_times(mine):
     assert calls("") == 3
     assert calls(f"since={start}") == 3 and calls(f"since={start + HOUR}") == 2
     assert calls(f"until={start}") == 0 and calls(f"until={start + 1}") == 1
-    assert calls("since=2023-11-15") == 2 and calls("since=2023-11-16") == 1
+    assert calls("until=2023-11-15") == 2 and calls("since=2023-11-15") == calls("since=2023-11-16") == 1
     assert calls("since=2023-11-14T23:00:00Z&until=2023-11-15T00:00:00Z") == 1
     assert calls("since=2023-11-15T01:00:00%2B02:00&until=2023-11-15T02:00:00%2B02:00") == 1
     assert calls(f"by=request&since={start + HOUR + 5}") == 2 and calls(f"by=request&since={start + HOUR + 6}") == 1

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import os
 import shutil
+import sqlite3
 import tempfile
 
 import pytest
@@ -75,10 +76,22 @@ def new_tenant(admin):
     return make
 
 
+def plant_result(server, tenant, name):
+    """An answer of a model, as if there had been one."""
+    db = sqlite3.connect(f"{server.data}/daemon/cay.db", timeout=60)
+    with db:
+        db.execute(
+            "INSERT INTO results (tenant, id, kind, state, run, title, success, status, cost, input_tokens, output_tokens,"
+            " generation_ms, sandbox_ms, total_ms, created_ms, ended_ms, size, body) SELECT number, ?, 'question', 2, 1, 'ours',"
+            " 1, 200, 1, 1, 1, 1, 1, 1, 1, unixepoch() * 1000, 14, CAST('{\"ours\": true}' AS BLOB) FROM tenants WHERE name = ?",
+            (name, tenant))
+    db.close()
+
+
 class World:
     """What the attacks are after: a sandbox of alice's with a session, a context, a process and some words in a file."""
 
-    box, session, process, context = "Victim.1", "work", "svc", "calc"
+    box, session, process, context, result = "Victim.1", "work", "svc", "calc", "Result-1"
 
     def __init__(self, alice):
         self.alice = alice
@@ -88,12 +101,13 @@ class World:
         alice.start(self.box, {"command": "echo started; exec cat", "id": self.process})
         alice.ok("POST", f"/sandbox/{self.box}/contexts", {"id": self.context, "language": "bash"})
         self.cell = alice.ok("POST", f"/sandbox/{self.box}/code", {"code": "SECRET=ours", "context": self.context})["id"]
+        plant_result(alice.server, alice.name, self.result)
         path = f"/sandbox/{self.box}/processes/{self.process}"
         alice.ok("POST", f"{path}/wait", {"log": "started", "timeout": "60s"})
 
     @property
     def ids(self):
-        return {"id": self.box, "sid": self.session, "pid": self.process, "tid": self.alice.id, "name": self.alice.name, "port": "3000", "path": "workspace/file", "cid": self.context, "cell": self.cell}
+        return {"id": self.box, "sid": self.session, "pid": self.process, "tid": self.alice.id, "name": self.alice.name, "port": "3000", "path": "workspace/file", "cid": self.context, "cell": self.cell, "request_id": self.result}
 
     def state(self):
         state = state_of(self.alice)

@@ -144,6 +144,20 @@ def test_another_tenants_ids_in_ones_own_sandbox(server, routes, mallory, world)
     mallory.ok("DELETE", f"/sandbox/{world.box}")
 
 
+def test_another_tenants_results(server, routes, mallory, world):
+    assert world.alice.ok("GET", f"/execute/{world.result}") == {"ours": True}
+    for route in routes:
+        if "request_id" not in route.params:
+            continue
+        for name in ids_like(world.result):
+            is_error(ask(server, f"{route.method} {route.at(request_id=name)}", mallory.token), 400, 404, 405)
+        is_error(mallory(route.method, route.at(request_id=world.result)), 404)
+        is_error(mallory.stream(route.method, route.at(request_id=world.result)), 404)
+    is_error(mallory("GET", f"/execute?before={world.result}"), 400)
+    assert mallory.ok("GET", "/execute")["results"] == []
+    assert [r["request_id"] for r in world.alice.ok("GET", "/execute")["results"]] == [world.result]
+
+
 def test_other_ways_to_name_another_tenants_things(mallory, world):
     path = "/sandbox/own/exec"
     is_error(mallory("POST", path, {"command": "echo $SECRET", "session": world.session}), 404)
@@ -205,6 +219,11 @@ def test_parameters_of_the_wrong_kind(world):
         f"{box}/processes/svc/logs?offset=1.2.3",
         f"{box}/processes/svc/logs?offset=99999999999999999999",
         f"{box}/processes/svc/logs?follow=2",
+        "/execute?limit=501",
+        "/execute?before=nobody",
+        "/usage?since=%00",
+        "/usage?since=99999999999999999999",
+        "/usage?by=sandbox&by=day",
     ):
         is_error(world.alice("GET", target), 400)
     for header in ("x", "-1", "1.2", "9" * 30, "", "svc"):

@@ -221,7 +221,7 @@ CHECK_CASE(test_no_end_behind_the_end)
     kit_open(&kit);
     char *answer = kit_chunked(KIT_HEAD_STREAM, KIT_STREAM, 1000, false);
     kit_add(&kit.server, answer)->hang = true;
-    kit_add(&kit.server, answer)->reset = true;
+    kit_add(&kit.server, answer)->close = true;
     for (unsigned i = 0; i < 2; i++) {
         kit_run(&kit, &out, &kit_streamed);
         assert_int_equal(out.end, MODEL_DONE);
