@@ -73,6 +73,7 @@ static void append_cut(struct buf *ret, const char *text, size_t max)
 
 struct past {
     const char *sandbox;
+    int64_t since_ms;       // another one may have had its name before
     char *ids[HISTORY_MAX]; // newest first
     unsigned n;
 };
@@ -81,7 +82,8 @@ static int on_result(void *data, const struct result_row *row)
 {
     struct past *past = data;
     if (row->state == RESULT_DONE && row->success && row->sandbox != NULL &&
-        strcmp(row->sandbox, past->sandbox) == 0 && strcmp(row->kind, "question") == 0)
+        row->ended_ms >= past->since_ms && strcmp(row->sandbox, past->sandbox) == 0 &&
+        strcmp(row->kind, "question") == 0)
         past->ids[past->n++] = strdup(row->id);
     return past->n == HISTORY_MAX;
 }
@@ -122,6 +124,8 @@ void prompt_begin(struct answer *a)
         .tenant = run_tenant(a->run), .kind = "question", .max = HISTORY_LOOKED_AT};
     auto_buf text;
     buf_init(&text, ANSWER_QUESTION_MAX + 2 * OUTPUT_TOLD + 1024);
+    if (a->s != NULL)
+        past.since_ms = sandbox_row(a->s)->created_ms;
     if (a->sandbox_id != NULL)
         (void)db_result_each(a->agents->config.db, &query, on_result, &past, &err);
     for (unsigned i = past.n; i > 0; i--) {

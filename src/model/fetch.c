@@ -309,12 +309,23 @@ static bool is_pointless(CURLcode code)
            code == CURLE_ABORTED_BY_CALLBACK;
 }
 
-void fetch_has_ended(struct fetch *fetch, CURLcode code)
+// The server ended the connection just when it was used again. libcurl notices by itself if it
+// finds that out when it reads, not when it writes.
+static bool is_stale(const struct fetch *fetch, CURLcode code)
 {
+    long connects = 1;
+    (void)curl_easy_getinfo(fetch->easy, CURLINFO_NUM_CONNECTS, &connects);
+    return connects == 0 && fetch->head.heard_ns == 0 &&
+           (code == CURLE_SEND_ERROR || code == CURLE_RECV_ERROR || code == CURLE_GOT_NOTHING);
+}
+
+void fetch_has_ended(struct fetch *fetch, CURLcode code)
+{ if(getenv("DBG")) fprintf(stderr,"code %d status %u %s\n",(int)code,fetch->head.status,fetch->error);
     bool refused = fetch->refused && code == CURLE_COULDNT_CONNECT;
     const struct fetch_end end = {
         .is_whole = code == CURLE_OK,
         .is_pointless = refused || is_pointless(code),
+        .is_stale = is_stale(fetch, code),
         .why = code == CURLE_OK        ? ""
                : refused               ? "its address is not one that may be connected to"
                : *fetch->error != '\0' ? fetch->error

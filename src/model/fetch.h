@@ -38,6 +38,7 @@ struct fetch_head {
 struct fetch_end {
     bool is_whole;     // the answer came to its end
     bool is_pointless; // no answer, and none to be had by asking again
+    bool is_stale;     // the connection was a kept one that had ended: nothing was answered
     const char *why;   // "" of a whole one; lent
 };
 

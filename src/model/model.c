@@ -64,6 +64,7 @@ struct model_call {
 };
 
 static void on_timer(uv_timer_t *timer);
+static void begin(struct model_call *call);
 
 // --- access
 
@@ -307,6 +308,12 @@ static void on_end(void *data, const struct fetch_end *end)
         return;
     }
     const struct fetch_head *head = fetch_head(call->fetch);
+    if (end->is_stale) { // as often as there are such connections, and no more
+        drop_fetch(call);
+        call->attempts--;
+        begin(call);
+        return;
+    }
     if (head->status != 0 && !is_good(head->status)) {
         fault_of_status(&fault, head, buf_str(&call->plain), call->plain.len);
     } else if (!end->is_whole) {

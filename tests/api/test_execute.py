@@ -98,6 +98,15 @@ def test_steps_keep_their_state_and_are_remembered(asked, model):
     assert "kept" in sent[2]["content"] and second["question"] in sent[2]["content"]
 
 
+def test_another_sandbox_of_the_same_name_remembers_nothing(asked, model, box_of):
+    box = box_of(asked)
+    ask(asked, "[[code: print('of the first')]]", sandboxId=box)
+    asked("DELETE", f"/sandbox/{box}")
+    asked.ok("PUT", f"/sandbox/{box}", {})
+    answer = ask(asked, "[[code: print(1)]]", sandboxId=box)
+    assert [m["role"] for m in model.messages(answer["question"])[0]["messages"]] == ["user"]
+
+
 def test_in_a_context(asked, box_of):
     box = box_of(asked)
     context = asked.ok("POST", f"/sandbox/{box}/contexts", {"language": "python"})["id"]

@@ -168,7 +168,7 @@ def test_write_what_is_large(asked, box, size):
 
 
 def test_the_disk_is_full(asked):
-    box = asked.ok("POST", "/sandbox", {"limits": {"disk": "16m"}})["id"]
+    box = asked.ok("POST", "/sandbox", {"disk": "16m"})["id"]
     asked.exec(box, "head -c 20000000 /dev/zero > /workspace/all; true")
     for size in (1000, 100000):
         text, is_error = run(asked, box, "Write", file_path="one-more", content="x" * size)
@@ -296,13 +296,19 @@ def test_many_in_one_message(asked):
     post(asked, todo * 65).error(502, "API_ERROR", "65 tools at once")
 
 
-@pytest.mark.parametrize("tool", ["Bash", "WebSearch", "web_search", "", "../Bash", "x" * 1000])
+@pytest.mark.parametrize("tool", ["Bash", "WebSearch", "web_search", "../Bash", "x" * 1000])
 def test_tools_that_are_not_allowed(asked, tool):
     [block] = results(good(asked, use(tool, command="echo x"), allowed_tools=["TodoWrite"]))
     assert block["is_error"] and "there is no tool" in block["content"] and '["TodoWrite"]' in block["content"]
 
 
-@pytest.mark.parametrize("input_", ["17", "[1]", '"text"', "null", "{}", '{"command": null}', '{"command": ["ls"]}',
+@pytest.mark.parametrize("input_", ["17", "[1]", '"text"'])
+def test_inputs_that_no_api_would_send(asked, box, input_):
+    reply = post(asked, f"[[tool: Bash {input_}]]", allowed_tools=["Bash"], sandbox_id=box)
+    reply.error(400, "INVALID_REQUEST")  # sent back, the API refuses them
+
+
+@pytest.mark.parametrize("input_", ["null", "{}", '{"command": null}', '{"command": ["ls"]}',
                                     '{"command": ""}', '{"command": "a\\u0000b"}', '{"command": "ls", "timeout": 0}',
                                     '{"command": "ls", "timeout": "soon"}', '{"command": "ls", "timeout": 1e99}',
                                     '{"command": {"command": "ls"}}'])

@@ -17,7 +17,7 @@ struct inner {
 struct all {
     const char *string;
     struct body_bytes bytes;
-    struct body_int number, size, ms, seconds, cpus, signal;
+    struct body_int number, size, ms, seconds, cpus, usd, signal;
     struct body_bool flag;
     struct body_strings strings;
     struct body_map env, labels;
@@ -38,6 +38,7 @@ static const struct field fields[] = {
     FIELD("ms", FIELD_MS, AT(ms)),
     FIELD("sec", FIELD_SECONDS, AT(seconds)),
     FIELD("cpus", FIELD_CPUS, AT(cpus)),
+    FIELD("usd", FIELD_USD, AT(usd), .nullable = true),
     FIELD("sig", FIELD_SIGNAL, AT(signal), .min = 1, .max = 64),
     FIELD("flag", FIELD_BOOL, AT(flag)),
     FIELD("list", FIELD_STRINGS, AT(strings), .max = 10),

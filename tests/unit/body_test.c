@@ -386,6 +386,87 @@ CHECK_CASE(test_schema)
     assert_null(strstr(buf_str(&buf), "image"));
 }
 
+// -- what null removes
+
+struct money {
+    struct body_int usd, tokens;
+};
+static const struct field money_fields[] = {
+    FIELD("usd", FIELD_USD, offsetof(struct money, usd), .nullable = true, .min = 1,
+          .max = INT64_C(1000000000000000)),
+    FIELD("tokens", FIELD_INT, offsetof(struct money, tokens), .nullable = true, .min = 1),
+};
+static const struct schema money_schema = SCHEMA("Money", struct money, money_fields);
+struct purse {
+    struct body_int after;
+    struct money money;
+};
+static const struct field purse_fields[] = {
+    FIELD("after", FIELD_SECONDS, offsetof(struct purse, after), .nullable = true),
+    FIELD("money", FIELD_OBJECT, offsetof(struct purse, money), .sub = &money_schema,
+          .nullable = true),
+};
+static const struct schema purse_schema = SCHEMA("Purse", struct purse, purse_fields);
+
+static struct purse purse(const char *text)
+{
+    struct err err = {0};
+    if (body_read(&body, &purse_schema, text, strlen(text), &err) < 0)
+        fail_msg("%s: %s", text, err.msg);
+    struct purse values = *(struct purse *)body.values;
+    body_done(&body);
+    return values;
+}
+
+static void no_purse(const char *text)
+{
+    struct err err = {0};
+    if (body_read(&body, &purse_schema, text, strlen(text), &err) == 0)
+        fail_msg("%s was taken", text);
+    assert_int_equal(err.code, ERR_INVALID);
+}
+
+CHECK_CASE(test_dollars)
+{
+    static const struct {
+        const char *text;
+        int64_t nano;
+    } cases[] = {
+        {"{\"money\":{\"usd\":1}}",            1000000000      },
+        {"{\"money\":{\"usd\":1.5}}",          1500000000      },
+        {"{\"money\":{\"usd\":0.1}}",          100000000       },
+        {"{\"money\":{\"usd\":0.3}}",          300000000       },
+        {"{\"money\":{\"usd\":1e-9}}",         1               },
+        {"{\"money\":{\"usd\":0.0000000001}}", 1               },
+        {"{\"money\":{\"usd\":1000000}}",      1000000000000000},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct purse p = purse(cases[i].text);
+        assert_true(p.money.usd.given && p.money.usd.value == cases[i].nano);
+        assert_false(p.money.tokens.given);
+    }
+    no_purse("{\"money\":{\"usd\":0}}");
+    no_purse("{\"money\":{\"usd\":-1}}");
+    no_purse("{\"money\":{\"usd\":\"1\"}}");
+    no_purse("{\"money\":{\"usd\":1000001}}");
+    no_purse("{\"money\":{\"usd\":1e300}}");
+    no_purse("{\"money\":{\"usd\":true}}");
+}
+
+CHECK_CASE(test_null_is_given)
+{
+    struct purse p = purse("{\"after\":null,\"money\":{\"usd\":null}}");
+    assert_true(p.after.given && p.after.value == 0);
+    assert_true(p.money.usd.given && p.money.usd.value == 0);
+    assert_false(p.money.tokens.given);
+    p = purse("{\"money\":null}");
+    assert_false(p.after.given);
+    assert_true(p.money.usd.given && p.money.usd.value == 0);
+    assert_true(p.money.tokens.given && p.money.tokens.value == 0);
+    p = purse("{\"money\":{}}");
+    assert_false(p.money.usd.given || p.money.tokens.given);
+}
+
 CHECK_MAIN(cmocka_unit_test(test_empty), cmocka_unit_test(test_values),
            cmocka_unit_test(test_null_is_not_given), cmocka_unit_test(test_units),
            cmocka_unit_test(test_users_and_signals), cmocka_unit_test(test_names),
@@ -393,4 +474,5 @@ CHECK_MAIN(cmocka_unit_test(test_empty), cmocka_unit_test(test_values),
            cmocka_unit_test(test_not_json), cmocka_unit_test(test_depth),
            cmocka_unit_test(test_too_many_values), cmocka_unit_test(test_required),
            cmocka_unit_test(test_schema), cmocka_unit_test(test_json),
-           cmocka_unit_test(test_objects))
+           cmocka_unit_test(test_objects), cmocka_unit_test(test_dollars),
+           cmocka_unit_test(test_null_is_given))

@@ -17,6 +17,9 @@ static const struct route table[] = {
     {HTTP_GET,  "/sandbox/{id}", nothing,                       .query = {{"limit", ""}, {"after", ""}}},
     {HTTP_DELETE,         "/sandbox/{id}",              nothing                   },
     {HTTP_POST,         "/sandbox/{id}/processes/{pid}/wait",                nothing},
+    {HTTP_GET,         "/execute/{run}",                 nothing                                        },
+    {HTTP_POST,         "/execute/sdk",                nothing},
+    {HTTP_DELETE,         "/execute/{run}",              nothing                                    },
 };
 enum { ROUTES = sizeof table / sizeof *table };
 
@@ -86,5 +89,21 @@ CHECK_CASE(test_query)
     target_done(&target);
 }
 
-CHECK_MAIN(cmocka_unit_test(test_found), cmocka_unit_test(test_other_methods),
-           cmocka_unit_test(test_no_such_path), cmocka_unit_test(test_query))
+CHECK_CASE(test_a_path_as_it_is)
+{
+    struct route_match m = find(HTTP_POST, "/execute/sdk");
+    assert_ptr_equal(m.route, &table[7]);
+    assert_int_equal(m.allowed, HTTP_POST);
+    m = find(HTTP_GET, "/execute/sdk");
+    assert_null(m.route);
+    assert_int_equal(m.allowed, HTTP_POST);
+    m = find(HTTP_DELETE, "/execute/sdk2");
+    assert_ptr_equal(m.route, &table[8]);
+    assert_string_equal(m.param[0], "sdk2");
+    assert_int_equal(m.allowed, HTTP_GET | HTTP_DELETE);
+    target_done(&target);
+}
+
+CHECK_MAIN(cmocka_unit_test(test_a_path_as_it_is), cmocka_unit_test(test_found),
+           cmocka_unit_test(test_other_methods), cmocka_unit_test(test_no_such_path),
+           cmocka_unit_test(test_query))
