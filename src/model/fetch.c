@@ -320,7 +320,7 @@ static bool is_stale(const struct fetch *fetch, CURLcode code)
 }
 
 void fetch_has_ended(struct fetch *fetch, CURLcode code)
-{ if(getenv("DBG")) fprintf(stderr,"code %d status %u %s\n",(int)code,fetch->head.status,fetch->error);
+{
     bool refused = fetch->refused && code == CURLE_COULDNT_CONNECT;
     const struct fetch_end end = {
         .is_whole = code == CURLE_OK,
