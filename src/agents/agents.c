@@ -89,7 +89,9 @@ static void write_down(struct agents_call *c, const struct model_result *r)
 {
     struct agents *a = c->agents;
     struct err err = {0};
-    const char *model = r->model != NULL && r->model[0] != '\0' ? r->model : c->ask.model;
+    // What is told may be anything, and is written down for long.
+    const char *model =
+        r->model != NULL && model_name_valid(r->model) ? r->model : c->ask.model;
     const struct model_usage *u = &r->usage;
     if (r->end != MODEL_DONE && model_usage_tokens(u) == 0)
         return;
@@ -112,7 +114,7 @@ static void write_down(struct agents_call *c, const struct model_result *r)
         .time_ms = db_now_ms(),
     };
     model_usage_add(&a->stats.usage, u);
-    a->stats.cost += cost;
+    a->stats.cost = model_cost_add(a->stats.cost, cost);
     if (db_spend_add(a->config.db, &row, &err) < 0)
         log_line(LOG_ERROR, "what was spent cannot be written down", "error", err.msg, NULL);
     struct sandbox *s = c->ask.sandbox != NULL && c->ask.sandbox_number != 0
@@ -232,7 +234,11 @@ void agents_cancel(struct agents_call *c)
     c->cancelled = true;
     if (c->waits_for_key)
         return; // it is freed when the key comes
-    if (c->call != NULL)
+    if (c->call != NULL) { // what was said until now has its price
+        struct model_result result = {.end = MODEL_CANCELLED};
+        model_used(c->call, &result.usage);
         model_cancel(c->call);
+        write_down(c, &result);
+    }
     free_call(c);
 }

@@ -234,23 +234,29 @@ static void append_values(const struct cell_whole *w, struct buf *ret)
     json_decref(values);
 }
 
-static void show_cell(struct json *j, const struct cell_whole *w)
+static void show_text(struct json *j, const char *key, const struct buf *text, size_t max)
+{
+    size_t len = text->len < max ? text->len : max;
+    json_key(j, key);
+    json_put_strn(j, buf_str(text), len - (len < text->len ? count_waiting(text->data, len) : 0));
+}
+
+static void show_cell(struct json *j, const struct cell_whole *w, bool is_short)
 {
     auto_buf out;
+    size_t max = is_short ? SHORT_MAX : SIZE_MAX;
     buf_init(&out, TEXT_MAX + OBJECTS_MAX);
     (void)buf_append(&out, w->out.data, w->out.len);
     if (w->results.len > 0)
         append_values(w, &out);
-    json_key(j, "output");
-    json_put_strn(j, buf_str(&out), out.len);
-    json_key(j, "stderr");
-    json_put_strn(j, buf_str(&w->err), w->err.len);
+    show_text(j, "output", &out, max);
+    show_text(j, "stderr", &w->err, max);
     json_key(j, "results");
     json_open_array(j);
-    if (w->results.len > 0)
+    if (w->results.len > 0 && !is_short)
         json_put_raw(j, w->results.data, w->results.len);
     json_close_array(j);
-    if (w->is_cut)
+    if (w->is_cut || is_short)
         show_bool(j, "truncated", true);
 }
 
@@ -273,7 +279,7 @@ static void show_metrics(const struct answer *a, int64_t total_ns, struct json *
     json_close_object(j);
 }
 
-static void show_answer(struct answer *a, int64_t total_ns, struct json *j)
+static void show_answer(struct answer *a, int64_t total_ns, bool is_short, struct json *j)
 {
     bool is_there = a->s != NULL && a->has_run;
     show_bool(j, "success", a->error_code == NULL);
@@ -282,7 +288,9 @@ static void show_answer(struct answer *a, int64_t total_ns, struct json *j)
     show_str(j, "question", a->question);
     json_key(j, "code");
     json_put_strn(j, buf_str(&a->code), a->code.len);
-    show_cell(j, &a->whole);
+    show_cell(j, &a->whole, is_short);
+    if (is_short && a->error != NULL)
+        a->error[strnlen(a->error, SHORT_MAX)] = '\0';
     show_str(j, "error", a->error);
     show_str(j, "error_code", a->error_code);
     written_show(a->before, a->after, j);
@@ -297,16 +305,24 @@ static void show_answer(struct answer *a, int64_t total_ns, struct json *j)
     show_bool(j, "cached", a->cached);
 }
 
+static void write_answer(struct answer *a, int64_t total_ns, bool is_short, struct buf *body)
+{
+    struct json j;
+    buf_reset(body);
+    json_init(&j, body);
+    json_open_object(&j);
+    show_answer(a, total_ns, is_short, &j);
+    json_close_object(&j);
+}
+
 void answer_reply(struct answer *a)
 {
     struct buf body;
-    struct json j;
     int64_t total_ns = clock_ns() - a->start_ns;
-    buf_init(&body, EVENT_MAX);
-    json_init(&j, &body);
-    json_open_object(&j);
-    show_answer(a, total_ns, &j);
-    json_close_object(&j);
+    buf_init(&body, RUN_BODY_MAX);
+    write_answer(a, total_ns, /* is_short */ false, &body);
+    if (body.failed != 0) // each part has its bounds, but all of them together are too much
+        write_answer(a, total_ns, /* is_short */ true, &body);
     const struct run_end end = {
         .status = 200,
         .success = a->error_code == NULL,

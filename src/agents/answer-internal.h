@@ -19,6 +19,7 @@ enum {
     EVENT_MAX = 9 * 1024 * 1024,
     TEXT_MAX = 2 * 1024 * 1024, // of what the code wrote, in the answer
     OBJECTS_MAX = 4 * 1024 * 1024,
+    SHORT_MAX = 64 * 1024, // of each text, where all of them would be too long
 };
 
 struct answer {
@@ -37,7 +38,8 @@ struct answer {
     struct buf messages; // JSON, comma after comma
     struct agents_call *call;
     struct clean_stream *stream;
-    struct buf piece; // of code, not told yet
+    struct buf piece;  // of code, not told yet
+    size_t text_bytes; // of what it says now
     uint8_t key[DB_CODE_KEY];
     bool cached;
     unsigned attempt; // from 1

@@ -352,6 +352,18 @@ static void begin_stream(struct answer *a)
     clean_stream_free(a->stream);
     a->stream = clean_stream_new(&ops, a);
     buf_reset(&a->piece);
+    a->text_bytes = 0;
+}
+
+// No code is that long, whatever maxTokens allows: the rest is not waited for.
+static void stop_asking(struct answer *a)
+{
+    auto_buf none;
+    agents_cancel(a->call);
+    a->call = NULL;
+    a->generation_ns += clock_ns() - a->asked_ns;
+    buf_init(&none, 0);
+    reply_without_code(a, "MAX_TOKENS", "the code is longer than 1 MiB", &none);
 }
 
 static void on_event(void *data, const struct model_event *event)
@@ -359,8 +371,13 @@ static void on_event(void *data, const struct model_event *event)
     struct answer *a = data;
     if (event->type == MODEL_TEXT) {
         a->refs++;
-        clean_stream_feed(a->stream, event->text, event->len);
-        emit_piece(a);
+        a->text_bytes += event->len;
+        if (a->text_bytes <= CODE_MAX) {
+            clean_stream_feed(a->stream, event->text, event->len);
+            emit_piece(a);
+        }
+        if (a->text_bytes > CODE_MAX && !a->over)
+            stop_asking(a);
         answer_unref(a);
     } else if (event->type == MODEL_AGAIN) {
         begin_stream(a);
@@ -390,7 +407,7 @@ static void on_done(void *data, const struct model_result *result)
     a->call = NULL;
     a->generation_ns += clock_ns() - a->asked_ns;
     model_usage_add(&a->usage, &result->usage);
-    a->cost += model_cost(model, &result->usage, NULL);
+    a->cost = model_cost_add(a->cost, model_cost(model, &result->usage, NULL));
     clean_stream_end(a->stream);
     emit_piece(a);
     if (!a->over) // there may be no sandbox for it

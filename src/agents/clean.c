@@ -36,6 +36,34 @@ static struct line trim(struct line l)
     return l;
 }
 
+// --- texts within bare code, in which a fence is none: between three quotes and three quotes
+
+struct quotes {
+    char open; // which they are; 0: outside
+    char last;
+    unsigned n; // how many of `last`
+};
+
+static void quotes_feed(struct quotes *q, const char *text, size_t len)
+{
+    for (size_t i = 0; i < len; i++) {
+        char c = text[i];
+        q->n = (c == '"' || c == '\'') ? (c == q->last ? q->n + 1 : 1) : 0;
+        q->last = c;
+        if (q->n < 3)
+            continue;
+        if (q->open == 0 || q->open == c)
+            q->open = q->open == 0 ? c : '\0';
+        q->n = 0;
+    }
+}
+
+static void quotes_line(struct quotes *q, struct line l)
+{
+    quotes_feed(q, l.at, l.len);
+    quotes_feed(q, "\n", 1);
+}
+
 // --- fences: a run of three or more ` or ~, at most three blanks before it
 
 struct fence {
@@ -101,9 +129,10 @@ static bool take_blocks(const char *text, size_t len, const char *language, enum
     const char *at = text, *end = text + len;
     struct line l;
     struct fence open = {0}, f;
+    struct quotes quotes = {0};
     bool inside = false, wanted = false, any = false;
     while (next_line(&at, end, &l)) {
-        if (!inside && is_fence(l, &open)) {
+        if (!inside && quotes.open == 0 && is_fence(l, &open)) {
             inside = true;
             wanted = kinship_of(open.info, language) == kin;
             any |= wanted;
@@ -112,6 +141,8 @@ static bool take_blocks(const char *text, size_t len, const char *language, enum
         } else if (inside && wanted) {
             (void)buf_append(ret, l.at, l.len);
             (void)buf_append_char(ret, '\n');
+        } else if (!inside) {
+            quotes_line(&quotes, l);
         }
     }
     return any;
@@ -122,9 +153,11 @@ static bool has_fence(const char *text, size_t len)
     const char *at = text, *end = text + len;
     struct line l;
     struct fence f;
+    struct quotes quotes = {0};
     while (next_line(&at, end, &l)) {
-        if (is_fence(l, &f))
+        if (quotes.open == 0 && is_fence(l, &f))
             return true;
+        quotes_line(&quotes, l);
     }
     return false;
 }
@@ -137,6 +170,30 @@ static size_t count_words(struct line l)
     for (size_t i = 0; i < l.len; i++)
         n += !isspace((unsigned char)l.at[i]) && (i == 0 || isspace((unsigned char)l.at[i - 1]));
     return n;
+}
+
+static bool is_operator(struct line word)
+{
+    for (size_t i = 0; i < word.len; i++) {
+        if (strchr("+*/%<>|&^@", word.at[i]) == NULL)
+            return false;
+    }
+    return true;
+}
+
+// `x + 1`, `n - 2`: a word that is an operator. A dash is one before a number only.
+static bool has_operator(struct line l)
+{
+    bool after_dash = false;
+    for (size_t i = 0, n; i < l.len; i += n + 1) {
+        for (n = 0; i + n < l.len && !isspace((unsigned char)l.at[i + n]);)
+            n++;
+        if (n > 0 && (is_operator((struct line){l.at + i, n}) ||
+                      (after_dash && isdigit((unsigned char)l.at[i]))))
+            return true;
+        after_dash = n == 1 && l.at[i] == '-';
+    }
+    return false;
 }
 
 // A line of people's words: it begins with a letter, has several words and nothing that code has.
@@ -161,6 +218,8 @@ static bool is_prose(struct line l)
         if (strchr("=()[]{};", l.at[i]) != NULL)
             return false;
     }
+    if (has_operator(l))
+        return false;
     return count_words(l) >= 3 || (count_words(l) >= 2 && strchr(".:!?", l.at[l.len - 1]) != NULL);
 }
 
@@ -218,7 +277,8 @@ struct clean_stream {
     void *data;
     enum state state;
     struct fence open;
-    bool passing; // the rest of this line was decided: it is handed out
+    struct quotes quotes; // of what was handed out without a fence
+    bool passing;         // the rest of this line was decided: it is handed out
     bool dropping;
     struct buf line; // what is held of it
 };
@@ -243,6 +303,8 @@ void clean_stream_free(struct clean_stream *s)
 
 static void hand_out(struct clean_stream *s, const char *text, size_t len)
 {
+    if (s->state == BARE)
+        quotes_feed(&s->quotes, text, len);
     if (len > 0)
         s->ops->code(s->data, text, len);
 }
@@ -251,7 +313,7 @@ static void hand_out(struct clean_stream *s, const char *text, size_t len)
 static bool take_fence(struct clean_stream *s, struct line l)
 {
     struct fence f;
-    if (!is_fence(l, &f))
+    if (s->quotes.open != 0 || !is_fence(l, &f))
         return false;
     if (s->state == INSIDE) {
         if (!closes(&s->open, &f))

@@ -69,7 +69,8 @@ void failure_no_key(struct failure *ret)
 {
     failure_set(ret, 503, "MISSING_API_KEY",
                 "there is no key for the model's API: start `cay serve` with ANTHROPIC_API_KEY (or "
-                "ANTHROPIC_AUTH_TOKEN) set, or store a secret named \"" MODEL_SECRET "\"");
+                "ANTHROPIC_AUTH_TOKEN) set, or store one of your own: cay secret set " MODEL_SECRET
+                ", or PUT /secrets/" MODEL_SECRET);
 }
 
 void failure_timeout(struct failure *ret, int64_t timeout_ms)

@@ -14,7 +14,10 @@
 #include "base/text.h"
 
 enum {
-    RUNS_MAX = 1024,                   // that are worked on at once
+    GAP_MAX = 16,
+    RUNS_MAX = 1024,                   // that are worked on at once,
+    TENANT_MAX = 768,                  // of one tenant: there is room for others
+    ENTRIES_MAX = 100 * 1000,          // events of a log
     LOGS_MAX = 256 * 1024 * 1024,      // bytes of all logs together
     KEPT_BYTES_MAX = 64 * 1024 * 1024, // of those that have ended
 };
@@ -33,7 +36,7 @@ struct run {
     size_t n_entries, cap_entries;
     struct buf text;
     size_t counted; // bytes in agents->log_bytes
-    bool ended;
+    bool ended, has_gap;
     unsigned status;
     int64_t retry_after_ms;
     struct buf body;
@@ -68,7 +71,7 @@ static void make_id(char ret[RUN_ID_MAX])
 
 static void count_bytes(struct run *run)
 {
-    size_t now = run->text.cap + run->body.cap;
+    size_t now = run->text.cap + run->body.cap + run->cap_entries * sizeof *run->entries;
     if (run->agents != NULL)
         run->agents->log_bytes += now - run->counted;
     run->counted = now;
@@ -115,9 +118,24 @@ static char *cut_title(const char *text)
     return copy;
 }
 
+static unsigned count_open(const struct agents *agents, int64_t tenant)
+{
+    const struct run *run;
+    unsigned n = 0;
+    for (size_t at = 0; (run = map_next(&agents->runs, &at)) != NULL;)
+        n += !run->ended && run->row.tenant == tenant;
+    return n;
+}
+
+static bool is_too_much(const struct agents *agents, int64_t tenant)
+{
+    return agents->closing || agents->stats.open >= RUNS_MAX ||
+           (agents->stats.open >= TENANT_MAX && count_open(agents, tenant) >= TENANT_MAX);
+}
+
 struct run *run_new(struct agents *agents, const struct run_start *start, struct err *err)
 {
-    if (agents->closing || agents->stats.open >= RUNS_MAX) {
+    if (is_too_much(agents, start->tenant)) {
         (void)err_set(err, ERR_UNAVAILABLE, "too much is asked at once: try again later");
         return NULL;
     }
@@ -130,7 +148,7 @@ struct run *run_new(struct agents *agents, const struct run_start *start, struct
         (void)snprintf(run->id, sizeof run->id, "%s", start->id);
     else
         make_id(run->id);
-    buf_init(&run->text, RUN_LOG_MAX);
+    buf_init(&run->text, RUN_LOG_MAX + GAP_MAX);
     buf_init(&run->body, RUN_BODY_MAX);
     run->row = (struct result_row){
         .tenant = start->tenant,
@@ -198,18 +216,27 @@ static void add_entry(struct run *run, struct entry entry)
     run->entries[run->n_entries++] = entry;
 }
 
-void run_event(struct run *run, const char *type, const struct buf *json)
+static void add(struct run *run, const char *type, const char *json, size_t len)
 {
-    size_t all = run->agents != NULL ? run->agents->log_bytes : LOGS_MAX;
-    if (run->ended || json->failed < 0 || json->len == 0 || all + json->len > LOGS_MAX ||
-        json->len > run->text.max - run->text.len)
-        return; // the answer tells all
-    struct entry entry = {.type = type, .at = run->text.len, .len = json->len};
-    if (buf_append(&run->text, json->data, json->len) < 0)
+    struct entry entry = {.type = type, .at = run->text.len, .len = len};
+    if (buf_append(&run->text, json, len) < 0)
         return;
     add_entry(run, entry);
     count_bytes(run);
     tell(run);
+}
+
+void run_event(struct run *run, const char *type, const struct buf *json)
+{
+    size_t all = run->agents != NULL ? run->agents->log_bytes : LOGS_MAX;
+    if (run->ended || run->has_gap || json->failed < 0 || json->len == 0)
+        return;
+    if (all + json->len <= LOGS_MAX && run->text.len + json->len <= RUN_LOG_MAX) {
+        add(run, type, json->data, json->len);
+        return;
+    }
+    run->has_gap = true; // the answer tells all
+    add(run, "gap", "{}", 2);
 }
 
 int run_event_at(const struct run *run, uint64_t n, struct run_event *ret)

@@ -4,9 +4,9 @@
 // is stored before anybody is told of it. It does not need its client: who goes away asks for it
 // again by its id. What works on it (answer.h, talk.h) holds it while it works.
 //
-// The log is bounded: beyond RUN_LOG_MAX events of pieces (`run_event`) are dropped and the answer
-// alone tells all. The last RUNS_KEPT runs keep their logs for a while after they ended; the row
-// keeps the answer.
+// The log is bounded: beyond RUN_LOG_MAX there is one event "gap", no other is added, and the
+// answer alone tells all. The last RUNS_KEPT runs keep their logs for a while after they ended; the
+// row keeps the answer.
 #pragma once
 
 #include <stdbool.h>

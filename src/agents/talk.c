@@ -136,9 +136,9 @@ static void count(struct talk *talk, const struct model_result *r)
 {
     const char *model = r->model != NULL && r->model[0] != '\0' ? r->model : talk->model;
     model_usage_add(&talk->usage, &r->usage);
-    talk->cost += model_cost(model, &r->usage, NULL);
+    talk->cost = model_cost_add(talk->cost, model_cost(model, &r->usage, NULL));
     talk->model_ns += r->total_ns;
-    if (r->end == MODEL_DONE && r->model != NULL)
+    if (r->end == MODEL_DONE && r->model != NULL && model_name_valid(r->model))
         (void)snprintf(talk->answered_by, sizeof talk->answered_by, "%s", r->model);
 }
 
@@ -236,6 +236,19 @@ static int take_in(struct talk *talk, const struct model_result *r)
     return 0;
 }
 
+// What comes after the message that was taken in.
+static void follow(struct talk *talk)
+{
+    if (strcmp(talk->stop_reason, "tool_use") == 0)
+        use_tools(talk);
+    else if (strcmp(talk->stop_reason, "pause_turn") != 0)
+        conclude_with(talk, talk->stop_reason);
+    else if (talk->turns >= talk->max_turns)
+        out_of_turns(talk);
+    else
+        ask(talk);
+}
+
 static void on_done(void *data, const struct model_result *r)
 {
     struct talk *talk = data;
@@ -248,16 +261,8 @@ static void on_done(void *data, const struct model_result *r)
         return;
     }
     talk_ref(talk);
-    if (take_in(talk, r) < 0 || talk->ended)
-        ;
-    else if (strcmp(talk->stop_reason, "tool_use") == 0)
-        use_tools(talk);
-    else if (strcmp(talk->stop_reason, "pause_turn") != 0)
-        conclude_with(talk, talk->stop_reason);
-    else if (talk->turns >= talk->max_turns)
-        out_of_turns(talk);
-    else
-        ask(talk);
+    if (take_in(talk, r) == 0 && !talk->ended)
+        follow(talk);
     talk_unref(talk);
 }
 

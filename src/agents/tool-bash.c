@@ -94,11 +94,9 @@ static void on_exec(void *data, struct exec_result *result, const struct err *er
     struct bash *b = call->state;
     b->exec = NULL;
     b->ended = true;
-    if (tool_is_over(call))
-        ;
-    else if (result != NULL)
+    if (result != NULL) {
         answer(call, result);
-    else if (err->sys_errno == ENOENT && !b->plain_shell) {
+    } else if (err->sys_errno == ENOENT && !b->plain_shell) {
         b->plain_shell = true;
         start(call);
     } else {

@@ -13,7 +13,11 @@
 #include "base/fd.h"
 #include "sandbox/hand.h"
 
-enum { EDIT_MAX = 4 * 1024 * 1024, CHUNK = 64 * 1024 };
+enum {
+    EDIT_MAX = 4 * 1024 * 1024,
+    PLACES_MAX = 10000, // replaced at once: looking for them is done on the loop
+    CHUNK = 64 * 1024,
+};
 
 struct writing {
     struct sandbox *sandbox; // counted: a draft is given up even when nobody waits
@@ -192,11 +196,12 @@ static int read_edit(struct tool_call *call, struct edit *e)
     return wrong != NULL ? -1 : 0;
 }
 
+// At most PLACES_MAX + 1.
 static size_t count_places(const struct buf *text, const struct edit *e)
 {
     size_t n = 0;
     const char *at = buf_str(text), *end = at + text->len;
-    while ((at = memmem(at, (size_t)(end - at), e->old, e->old_len)) != NULL) {
+    while (n <= PLACES_MAX && (at = memmem(at, (size_t)(end - at), e->old, e->old_len)) != NULL) {
         at += e->old_len;
         n++;
     }
@@ -224,6 +229,10 @@ static bool apply(struct writing *w)
     size_t n = count_places(&w->data, &e);
     if (n == 0) {
         tool_fail(w->call, "old_string: is not in %s", w->path);
+        return false;
+    }
+    if (n > PLACES_MAX) {
+        tool_fail(w->call, "old_string: is in %s more than %d times", w->path, PLACES_MAX);
         return false;
     }
     if (n > 1 && !e.all) {

@@ -52,8 +52,9 @@ void execute_reply(struct call *call, unsigned status, const char *body, size_t 
                    int64_t retry_after_ms)
 {
     struct buf buf;
-    buf_init(&buf, len);
+    buf_init(&buf, len + 1);
     (void)buf_append(&buf, body, len);
+    (void)buf_append_char(&buf, '\n'); // as every other answer ends
     if (retry_after_ms > 0)
         call_header_n(call, "Retry-After", (retry_after_ms + 999) / 1000);
     call_reply(call, status, "application/json", &buf);

@@ -81,6 +81,12 @@ static int read_tenant(struct call *call, struct spend_query *query)
     return 0;
 }
 
+static int64_t a_month_before(int64_t until_ms)
+{
+    int64_t since_ms = (until_ms != 0 ? until_ms : db_now_ms()) - INT64_C(30) * 24 * 3600 * 1000;
+    return since_ms > 0 ? since_ms : 0;
+}
+
 static int read_query(struct call *call, struct spend_query *query)
 {
     uint64_t max;
@@ -90,6 +96,8 @@ static int read_query(struct call *call, struct spend_query *query)
         read_time(call, "until", &query->until_ms) < 0 ||
         call_query_u64(call, "limit", LIST_MAX, LIST_DEFAULT, &max) < 0)
         return -1;
+    if (call_query(call, "since") == NULL)
+        query->since_ms = a_month_before(query->until_ms);
     if (query->until_ms != 0 && query->until_ms <= query->since_ms) {
         call_error(call, ERROR_INVALID_REQUEST, NULL, "?until: must be after since");
         return -1;

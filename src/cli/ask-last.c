@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the last question of a directory has ended: a line for each, "server<tab>directory<tab>
-// sandbox", the newest first, in a file of the user's own. It is a convenience: what cannot be
-// written is not.
+// sandbox", the newest first, in a file of the user's own. It is a convenience: where it cannot
+// be written, all else goes on.
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -73,7 +73,7 @@ int ask_last_get(const struct remote *remote, char ret[ASK_ID_MAX], struct err *
                    "nothing was asked from this directory yet, so there is nothing to go on with");
 }
 
-void ask_last_put(const struct remote *remote, const char *sandbox)
+int ask_last_put(const struct remote *remote, const char *sandbox)
 {
     char path[STATE_PATH_MAX];
     auto_buf place, lines, out;
@@ -82,7 +82,7 @@ void ask_last_put(const struct remote *remote, const char *sandbox)
     buf_init(&out, 2 * LAST_FILE_MAX);
     if (strlen(sandbox) >= ASK_ID_MAX || strpbrk(sandbox, "\t\n") != NULL ||
         write_place(remote, &place) < 0 || read_lines(path, &lines) < 0)
-        return;
+        return -1;
     (void)buf_printf(&out, "%s%s\n", buf_str(&place), sandbox);
     unsigned kept = 1;
     for (const char *line = buf_str(&lines); *line != '\0' && kept < LAST_MAX;) {
@@ -94,6 +94,7 @@ void ask_last_put(const struct remote *remote, const char *sandbox)
         line += n;
         line += *line == '\n';
     }
-    if (out.failed == 0 && state_make_directories(path) == 0)
-        (void)state_write(path, buf_str(&out), out.len);
+    if (out.failed != 0 || state_make_directories(path) < 0)
+        return -1;
+    return state_write(path, buf_str(&out), out.len) < 0 ? -1 : 0;
 }

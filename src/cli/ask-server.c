@@ -20,7 +20,7 @@ enum {
     TRY_MS = 20,
     READY_S = 120,   // that it may take; a first start makes the volume for the disks
     OTHERS_S = 5,    // when ours has ended: somebody else may be starting one, too
-    LOG_TOLD = 2000, // bytes
+    LOG_TOLD = 2000, // bytes at most
 };
 
 #define LOG_NAME "serve.log"
@@ -30,6 +30,7 @@ struct starting {
     struct ask_show *show;
     char *data; // its path, from the root
     int data_fd;
+    off_t log_from; // where what it says begins; earlier ones have said theirs before
     pid_t pid;
     int64_t until_ns;
     bool has_ended;
@@ -75,6 +76,7 @@ static int start(struct starting *s, const struct ask_key *key, struct err *err)
         openat(s->data_fd, LOG_NAME, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (log < 0)
         return err_sys(err, errno, "open '%.100s/" LOG_NAME "'", s->data);
+    s->log_from = lseek(log, 0, SEEK_END);
     s->pid = fork();
     if (s->pid == 0)
         be_server(s, log, key);
@@ -111,7 +113,8 @@ static void print_log(const struct starting *s)
     auto_buf plain;
     auto_fd fd = openat(s->data_fd, LOG_NAME, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     off_t size = fd < 0 ? -1 : lseek(fd, 0, SEEK_END);
-    if (size < 0 || lseek(fd, size > LOG_TOLD ? size - LOG_TOLD : 0, SEEK_SET) < 0)
+    off_t from = size - LOG_TOLD > s->log_from ? size - LOG_TOLD : s->log_from;
+    if (size < 0 || from < 0 || lseek(fd, from, SEEK_SET) < 0)
         return;
     ssize_t n = fd_read_all(fd, text, LOG_TOLD);
     buf_init(&plain, 8 * (size_t)LOG_TOLD);

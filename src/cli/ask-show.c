@@ -356,7 +356,7 @@ static void add_price(struct buf *line, const struct json_node *metrics)
         (void)buf_printf(line, ", $%.*f", cost < 0.001 ? 6 : 4, cost);
 }
 
-void ask_show_sum(struct ask_show *show, const struct json_node *answer, bool can_go_on)
+void ask_show_sum(struct ask_show *show, const struct json_node *answer, bool is_kept)
 {
     const struct json_node *metrics = json_get(answer, "metrics");
     auto_buf line, id;
@@ -371,7 +371,7 @@ void ask_show_sum(struct ask_show *show, const struct json_node *answer, bool ca
     const char *sandbox = word(&id, answer, "sandboxId");
     if (sandbox[0] != '\0')
         (void)buf_printf(&line, "; sandbox %s", sandbox);
-    if (sandbox[0] != '\0' && can_go_on)
+    if (sandbox[0] != '\0' && is_kept)
         (void)buf_append_str(&line, ", go on with: cay ask -c ...");
     ask_show_say(show, "%s", buf_str(&line));
 }

@@ -269,10 +269,9 @@ static int finish(struct ask *ask, struct ask_files *files, struct err *err)
     if (!json && ask_show_end(ask->show, answer, err) < 0)
         return -1;
     int printed = json ? remote_print(ask->remote, &ask->answer) : CLI_OK;
-    if (sandbox != NULL && sandbox[0] != '\0')
-        ask_last_put(ask->remote, sandbox);
+    bool kept = sandbox != NULL && sandbox[0] != '\0' && ask_last_put(ask->remote, sandbox) == 0;
     int saved = saves ? ask_files_save(files, sandbox, json_get(answer, "files")) : 0;
-    ask_show_sum(ask->show, answer, sandbox != NULL);
+    ask_show_sum(ask->show, answer, kept);
     if (printed != CLI_OK)
         return printed;
     return saved < 0 && code == CLI_OK ? CLI_FAILED : code;

@@ -93,7 +93,7 @@ void ask_show_repair(struct ask_show *show, const struct json_node *event, bool 
 int ask_show_whole(struct ask_show *show, const struct json_node *answer, struct err *err);
 // What there is to say in the end but for the last line; then that.
 int ask_show_end(struct ask_show *show, const struct json_node *answer, struct err *err);
-void ask_show_sum(struct ask_show *show, const struct json_node *answer, bool can_go_on);
+void ask_show_sum(struct ask_show *show, const struct json_node *answer, bool is_kept);
 
 // --- one question (ask-run.c)
 
@@ -146,4 +146,4 @@ int ask_server_start(struct remote *remote, const struct ask_options *options,
 // --- the last one (ask-last.c): of this user, from this directory, on this server
 
 int ask_last_get(const struct remote *remote, char ret[ASK_ID_MAX], struct err *err);
-void ask_last_put(const struct remote *remote, const char *sandbox);
+int ask_last_put(const struct remote *remote, const char *sandbox); // -1: it is not kept

@@ -7,6 +7,8 @@
 
 #include "base/clock.h"
 
+enum { UNAUTHORIZED = 401, RATE_LIMITED = 429 };
+
 void gather_answer_init(struct answer *answer)
 {
     *answer = (struct answer){.status = 0};
@@ -54,13 +56,15 @@ void gather_done(struct gathered *g)
         answer_done(&g->usage[i]);
 }
 
-// A server that answers, even with a refusal, is there; a break is not.
+// A server that answers, even with a refusal, is there; a break is not. One that lets us in no
+// more, or says that we ask too much, is not asked on.
 static int ask_perhaps(const struct gather_way *way, const char *target, struct answer *ret,
                        bool *ret_has, struct err *err)
 {
     int r = gather_ask(way, "GET", target, ret, err);
     *ret_has = r == 0;
-    return r == 0 || (way->remote->status >= 400 && way->remote->status != 401) ? 0 : -1;
+    unsigned status = way->remote->status;
+    return r == 0 || (status >= 400 && status != UNAUTHORIZED && status != RATE_LIMITED) ? 0 : -1;
 }
 
 static bool is_running(const struct json_node *sandbox)

@@ -383,6 +383,8 @@ void remote_key(char ret[40])
 // What somebody at a keyboard can do about it, where the server's own words cannot know.
 static const char *hint(const struct remote *remote)
 {
+    if (strcmp(remote->error_code, "AUTH_ERROR") == 0) // the model's, not ours
+        return "'cay secret set anthropic' stores another, or set ANTHROPIC_API_KEY for 'cay serve'";
     if (remote->status == 401)
         return remote->token[0] == '\0' ? "set CAY_TOKEN or --token-file"
                                         : "the token is not one of this server";

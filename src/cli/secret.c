@@ -37,12 +37,26 @@ static const struct opt_spec set_spec = {
             "  cay secret set github --upstream https://api.github.com < token\n"
             "  printf 'user:password' | cay secret set git --upstream https://git.example.com "
             "--format 'Basic {basic}'\n"
+            "  cay secret set anthropic < key    (its upstream and header are known)\n"
             "A sandbox that names it in `secrets` reaches the upstream as http://NAME.cay/.",
 };
 
 struct set {
     const char *upstream, *header, *format;
 };
+
+// What is known of a name: the key of the model's API is sent in a header of its own.
+static void set_known(struct set *s, const char *name)
+{
+    if (strcmp(name, "anthropic") != 0)
+        return;
+    if (s->upstream == NULL)
+        s->upstream = "https://api.anthropic.com";
+    if (s->header == NULL && s->format == NULL) {
+        s->header = "x-api-key";
+        s->format = "{}";
+    }
+}
 
 static int take_set_flag(void *data, unsigned flag, const char *value, struct err *err)
 {
@@ -186,6 +200,7 @@ static int cmd_secret_set(int argc, char **argv)
     const struct command_line line = {"secret", &set_spec, take_set_flag, &set, 1, 1, "one NAME"};
     if (remote_start(&remote, &line, argc, argv, &code) < 0)
         return code;
+    set_known(&set, remote.word[0]);
     if (set.upstream == NULL)
         return remote_usage(&remote, "--upstream URL is missing: a credential is for one place");
     struct err err;

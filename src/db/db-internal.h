@@ -82,8 +82,8 @@ enum db_stmt {
     STMT_SPEND_TRIM,
     STMT_SPEND_EXPIRE,
     STMT_SPEND_EXPIRE_HOURS,
-    STMT_SPEND_SUM, // of one statement for each way (spend.c), by calls and by hours
-    STMT_SPEND_SUM_LAST = STMT_SPEND_SUM + 13,
+    STMT_SPEND_SUM, // of one statement for each way (spend.c)
+    STMT_SPEND_SUM_LAST = STMT_SPEND_SUM + 27,
     STMT_CODE_GET,
     STMT_CODE_PUT,
     STMT_CODE_EXPIRE,

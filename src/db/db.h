@@ -324,7 +324,7 @@ struct spend_row {
 int db_spend_add(struct db *db, const struct spend_row *row, struct err *err);
 // Sums by sandbox, by request, and of one sandbox know the newest DB_SPEND_KEPT calls of a tenant;
 // all others know every call, and take since_ms and until_ms as whole hours: those they lie in.
-enum { DB_SPEND_KEPT = 50000 };
+enum { DB_SPEND_KEPT = 20000 };
 enum spend_by {
     SPEND_BY_NONE,
     SPEND_BY_TENANT,

@@ -188,8 +188,7 @@ static const char *const steps[] = {
     " searches INTEGER NOT NULL, fetches INTEGER NOT NULL,"
     " cost INTEGER NOT NULL"
     ") STRICT;"
-    "CREATE INDEX spend_of ON spend (tenant);" // and seq
-    "CREATE INDEX spend_of_sandbox ON spend (tenant, sandbox);"
+    "CREATE INDEX spend_of ON spend (tenant, time_ms);"
     "CREATE INDEX spend_age ON spend (time_ms);"
     "CREATE TABLE spend_hours ("
     " tenant INTEGER NOT NULL, hour INTEGER NOT NULL,"

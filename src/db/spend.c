@@ -31,8 +31,8 @@ static int trim(struct db *db, int64_t tenant, struct err *err)
     auto_call call;
     if (call_start(&call, db, STMT_SPEND_TRIM,
                    "DELETE FROM spend WHERE seq IN (SELECT seq FROM spend WHERE tenant = ?1"
-                   " AND seq <= (SELECT seq FROM spend WHERE tenant = ?1"
-                   "  ORDER BY seq DESC LIMIT 1 OFFSET ?2) ORDER BY seq LIMIT ?3)",
+                   " AND time_ms <= (SELECT time_ms FROM spend WHERE tenant = ?1"
+                   "  ORDER BY time_ms DESC LIMIT 1 OFFSET ?2) ORDER BY time_ms LIMIT ?3)",
                    err) < 0)
         return -1;
     put_int(&call, tenant);
@@ -79,39 +79,45 @@ int db_spend_add(struct db *db, const struct spend_row *row, struct err *err)
 #define SUMS  TOKEN_SUMS SUM("searches") SUM("fetches") "CAST(total(cost) AS INTEGER) AS cost_sum,"
 #define CALLS "count(*)," SUMS "min(time_ms), max(time_ms) FROM spend"
 #define HOURS SUM("requests") SUMS "min(first_ms), max(last_ms) FROM spend_hours"
-#define WHO   " WHERE tenant BETWEEN ?1 AND ?2"
 // An hour counts when any of it is asked for.
-#define IN_CALLS " AND time_ms >= ?3 AND time_ms < ?4 AND (?5 IS NULL OR sandbox = ?5)"
-#define IN_HOURS " AND hour >= ?3 / 3600000 AND hour <= (?4 - 1) / 3600000 AND ?5 IS NULL"
-#define DEAREST  " ORDER BY cost_sum DESC, key LIMIT ?6"
-#define IN_ORDER " ORDER BY key LIMIT ?6"
+#define IN_CALLS " AND time_ms >= ?2 AND time_ms < ?3 AND (?4 IS NULL OR sandbox = ?4)"
+#define IN_HOURS " AND hour >= ?2 / 3600000 AND hour <= (?3 - 1) / 3600000 AND ?4 IS NULL"
+#define DEAREST  " ORDER BY cost_sum DESC, key LIMIT ?5"
+#define IN_ORDER " ORDER BY key LIMIT ?5"
 
 #define NAME       "(SELECT name FROM tenants WHERE number = tenant)"
 #define DAY(value) "strftime('%Y-%m-%d', " value ", 'unixepoch')"
 
-#define BY_CALLS(key, order) "SELECT " key " AS key," CALLS WHO IN_CALLS " GROUP BY " key order
-#define BY_HOURS(key, order) "SELECT " key " AS key," HOURS WHO IN_HOURS " GROUP BY " key order
+#define QUERY(key, sums, who, when, order)                                                         \
+    "SELECT " key " AS key," sums " WHERE " who when " GROUP BY " key order
 
-enum { N_BY = SPEND_BY_DAY + 1 };
-static_assert(STMT_SPEND_SUM_LAST - STMT_SPEND_SUM + 1 == 2 * N_BY, "a place for each statement");
+enum { N_BY = SPEND_BY_DAY + 1, N_TABLES = 4 };
+static_assert(STMT_SPEND_SUM_LAST - STMT_SPEND_SUM + 1 == N_TABLES * N_BY,
+              "a place for each statement");
 
-static const char *const by_calls[N_BY] = {
-    [SPEND_BY_NONE] = BY_CALLS("''", DEAREST),
-    [SPEND_BY_TENANT] = BY_CALLS(NAME, DEAREST),
-    [SPEND_BY_SANDBOX] = BY_CALLS("sandbox", DEAREST),
-    [SPEND_BY_REQUEST] = BY_CALLS("request", DEAREST),
-    [SPEND_BY_MODEL] = BY_CALLS("model", DEAREST),
-    [SPEND_BY_SOURCE] = BY_CALLS("source", DEAREST),
-    [SPEND_BY_DAY] = BY_CALLS(DAY("time_ms / 1000"), IN_ORDER),
-};
-static const char *const by_hours[N_BY] = {
-    // NULL: they do not tell it
-    [SPEND_BY_NONE] = BY_HOURS("''", DEAREST),
-    [SPEND_BY_TENANT] = BY_HOURS(NAME, DEAREST),
-    [SPEND_BY_MODEL] = BY_HOURS("model", DEAREST),
-    [SPEND_BY_SOURCE] = BY_HOURS("source", DEAREST),
-    [SPEND_BY_DAY] = BY_HOURS(DAY("hour * 3600"), IN_ORDER),
-};
+// Of one tenant, or of all: "this one, or any" would not use the index.
+#define BY_CALLS(who)                                                                              \
+    [SPEND_BY_NONE] = QUERY("''", CALLS, who, IN_CALLS, DEAREST),                                  \
+    [SPEND_BY_TENANT] = QUERY(NAME, CALLS, who, IN_CALLS, DEAREST),                                \
+    [SPEND_BY_SANDBOX] = QUERY("sandbox", CALLS, who, IN_CALLS, DEAREST),                          \
+    [SPEND_BY_REQUEST] = QUERY("request", CALLS, who, IN_CALLS, DEAREST),                          \
+    [SPEND_BY_MODEL] = QUERY("model", CALLS, who, IN_CALLS, DEAREST),                              \
+    [SPEND_BY_SOURCE] = QUERY("source", CALLS, who, IN_CALLS, DEAREST),                            \
+    [SPEND_BY_DAY] = QUERY(DAY("time_ms / 1000"), CALLS, who, IN_CALLS, IN_ORDER)
+// NULL: they do not tell it.
+#define BY_HOURS(who)                                                                              \
+    [SPEND_BY_NONE] = QUERY("''", HOURS, who, IN_HOURS, DEAREST),                                  \
+    [SPEND_BY_TENANT] = QUERY(NAME, HOURS, who, IN_HOURS, DEAREST),                                \
+    [SPEND_BY_MODEL] = QUERY("model", HOURS, who, IN_HOURS, DEAREST),                              \
+    [SPEND_BY_SOURCE] = QUERY("source", HOURS, who, IN_HOURS, DEAREST),                            \
+    [SPEND_BY_DAY] = QUERY(DAY("hour * 3600"), HOURS, who, IN_HOURS, IN_ORDER)
+
+static const char *const calls_of_one[N_BY] = {BY_CALLS("tenant = ?1")};
+static const char *const hours_of_one[N_BY] = {BY_HOURS("tenant = ?1")};
+static const char *const calls_of_all[N_BY] = {BY_CALLS("?1 = 0")};
+static const char *const hours_of_all[N_BY] = {BY_HOURS("?1 = 0")};
+static const char *const *const tables[N_TABLES] = {calls_of_one, hours_of_one, calls_of_all,
+                                                    hours_of_all};
 
 struct sum_row {
     struct spend_sum sum;
@@ -149,13 +155,12 @@ static const struct row_kind kind = {sizeof(struct sum_row), read_row, row_done}
 static int start(struct call *call, struct db *db, const struct spend_query *query, unsigned max,
                  struct err *err)
 {
-    bool is_calls = query->by_calls || query->sandbox != NULL || by_hours[query->by] == NULL;
-    const char *text = is_calls ? by_calls[query->by] : by_hours[query->by];
-    enum db_stmt which = (enum db_stmt)(STMT_SPEND_SUM + 2 * query->by + (is_calls ? 1 : 0));
-    if (call_start(call, db, which, text, err) < 0)
+    bool is_calls = query->by_calls || query->sandbox != NULL || hours_of_one[query->by] == NULL;
+    unsigned table = (query->tenant != 0 ? 0 : 2) + (is_calls ? 0 : 1);
+    enum db_stmt which = (enum db_stmt)(STMT_SPEND_SUM + N_TABLES * query->by + table);
+    if (call_start(call, db, which, tables[table][query->by], err) < 0)
         return -1;
     put_int(call, query->tenant);
-    put_int(call, query->tenant != 0 ? query->tenant : INT64_MAX);
     put_int(call, query->since_ms);
     put_int(call, query->until_ms != 0 ? query->until_ms : INT64_MAX);
     put_text(call, query->sandbox);

@@ -9,7 +9,8 @@
 
 #include "base/text.h"
 
-enum { WAIT_MS = 500, WAIT_MAX_MS = 8000, SNIPPET_MAX = 200, PART_OF_KEY_MIN = 4 };
+enum { WAIT_MS = 500, WAIT_MAX_MS = 8000, SNIPPET_MAX = 200 };
+enum { PART_OF_KEY_MIN = 4, BEGINNING_OF_KEY_MIN = 8 };
 
 static const struct {
     unsigned status;
@@ -149,6 +150,28 @@ static void replace_all(char *text, const char *what, const char *with)
     }
 }
 
+static size_t count_same(const char *a, const char *b)
+{
+    size_t n = 0;
+    while (a[n] != '\0' && a[n] == b[n])
+        n++;
+    return n;
+}
+
+// A text that was cut, and to which more was added then, has the beginning of it.
+static void hide_beginnings(char *text, const char *what)
+{
+    static const char with[] = "***";
+    for (char *at = text; *at != '\0'; at++) {
+        size_t n = count_same(at, what);
+        if (n < BEGINNING_OF_KEY_MIN)
+            continue;
+        memcpy(at, with, sizeof with - 1);
+        memmove(at + sizeof with - 1, at + n, strlen(at + n) + 1);
+        at += sizeof with - 2;
+    }
+}
+
 // A text that was cut may end with the beginning of it.
 static void cut_end(char *text, const char *what)
 {
@@ -164,6 +187,7 @@ static void cut_end(char *text, const char *what)
 void fault_hide_secret(char *text, const char *secret)
 {
     replace_all(text, secret, "***");
+    hide_beginnings(text, secret);
     cut_end(text, secret);
 }
 

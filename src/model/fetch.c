@@ -12,7 +12,12 @@
 #include "base/clock.h"
 #include "model/web.h"
 
-enum { CONNECT_MS = 30 * 1000, HEAD_MAX = 256 * 1024, BYTES_MAX = 64 * 1024 * 1024 };
+enum {
+    CONNECT_MS = 30 * 1000,
+    HEAD_MAX = 256 * 1024,
+    BYTES_MAX = 64 * 1024 * 1024,
+    TURN = 128 * 1024, // bytes, before others have theirs
+};
 
 // --- the head of the answer
 
@@ -113,6 +118,8 @@ static size_t on_header(char *bytes, size_t size, size_t n, void *data)
         head_reset(&fetch->head);
         fetch->head.heard_ns = clock_ns();
         fetch->head.status = status != NULL ? (unsigned)strtoul(status, NULL, 10) : 0;
+    } else if (line[0] == '\r' || line[0] == '\n') {
+        fetch->head.is_whole = fetch->head.status >= 200;
     } else {
         take_field(&fetch->head, line);
     }
@@ -126,6 +133,11 @@ static size_t on_body(char *bytes, size_t size, size_t n, void *data)
     (void)size; // 1
     fetch->has_body = true;
     fetch->head.heard_ns = clock_ns();
+    // libcurl would go on as long as anything arrives, and nothing else would happen meanwhile.
+    if (fetch->bytes.len >= TURN) {
+        fetch->is_paused = true;
+        return CURL_WRITEFUNC_PAUSE;
+    }
     if (buf_append(&fetch->bytes, bytes, n) < 0)
         return 0;
     if (!fetch->is_ready && n > 0) {
@@ -156,7 +168,7 @@ static CURLcode on_tls(CURL *easy, void *ctx, void *data)
 {
     struct fetch *fetch = data;
     (void)easy;
-    SSL_CTX_set1_cert_store(ctx, fetch->web->trusted);
+    SSL_CTX_set1_cert_store(ctx, web_trusted(fetch->web));
     return CURLE_OK;
 }
 
@@ -247,6 +259,8 @@ struct fetch *fetch_start(struct web *web, const struct fetch_request *request,
     fetch->tls = strncmp(request->url, "https:", 6) == 0;
     head_reset(&fetch->head);
     buf_init(&fetch->bytes, BYTES_MAX);
+    if (fetch->tls)
+        web_load_trusted(web);
     add_headers(fetch, request->headers);
     set_where(fetch, request);
     set_what(fetch, request);
@@ -260,6 +274,14 @@ struct fetch *fetch_start(struct web *web, const struct fetch_request *request,
 const struct fetch_head *fetch_head(const struct fetch *fetch)
 {
     return &fetch->head;
+}
+
+void fetch_resume(struct fetch *fetch)
+{
+    if (!fetch->is_paused)
+        return;
+    fetch->is_paused = false;
+    (void)curl_easy_pause(fetch->easy, CURLPAUSE_CONT);
 }
 
 // --- ending
@@ -322,12 +344,16 @@ static bool is_stale(const struct fetch *fetch, CURLcode code)
 void fetch_has_ended(struct fetch *fetch, CURLcode code)
 {
     bool refused = fetch->refused && code == CURLE_COULDNT_CONNECT;
+    // To libcurl an end in the midst of the head is as good as any.
+    if (code == CURLE_OK && !fetch->head.is_whole)
+        code = CURLE_RECV_ERROR;
     const struct fetch_end end = {
         .is_whole = code == CURLE_OK,
         .is_pointless = refused || is_pointless(code),
         .is_stale = is_stale(fetch, code),
         .why = code == CURLE_OK        ? ""
-               : refused               ? "its address is not one that may be connected to"
+               : refused               ? "its address is private, not one that may be connected to "
+                                         "(egress-private is the server's setting for that)"
                : *fetch->error != '\0' ? fetch->error
                                        : curl_easy_strerror(code),
     };

@@ -28,6 +28,7 @@ void web_close(struct web *web); // takes NULL
 
 struct fetch_head {
     unsigned status; // 0: there is none yet
+    bool is_whole;
     bool is_event_stream;
     int should_retry;       // x-should-retry: 1, 0, -1: nothing was said
     int64_t retry_after_ms; // -1: nothing was said

@@ -40,6 +40,12 @@ static bool is_message(const struct json_node *root)
            json_is(json_get(root, "content"), JSON_NODE_ARRAY);
 }
 
+// Names are short; what is not is none.
+static char *name_of(const struct json_node *node)
+{
+    return message_text(node != NULL && node->text_len <= MESSAGE_NAME_MAX ? node : NULL, "");
+}
+
 int message_read(const char *body, size_t len, struct message *ret, struct err *err)
 {
     auto_json_doc *doc = NULL;
@@ -52,10 +58,10 @@ int message_read(const char *body, size_t len, struct message *ret, struct err *
     struct usage_told told = {0};
     usage_told_read(&told, json_get(root, "usage"));
     *ret = (struct message){
-        .id = message_text(json_get(root, "id"), ""),
-        .model = message_text(json_get(root, "model"), ""),
+        .id = name_of(json_get(root, "id")),
+        .model = name_of(json_get(root, "model")),
         .content = message_copy(raw_get(raw, "content"), "[]"),
-        .stop_reason = message_text(json_get(root, "stop_reason"), ""),
+        .stop_reason = name_of(json_get(root, "stop_reason")),
         .stop_details = message_copy(raw_get(raw, "stop_details"), "null"),
         .usage_json = message_copy(raw_get(raw, "usage"), "{}"),
     };

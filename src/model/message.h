@@ -11,7 +11,7 @@
 #include "model/price.h"
 #include "model/raw.h"
 
-enum { MESSAGE_MAX = 32 * 1024 * 1024 };
+enum { MESSAGE_MAX = 32 * 1024 * 1024, MESSAGE_NAME_MAX = 1000 };
 
 struct message { // owns its texts; none is NULL once it was read
     char *id, *model;

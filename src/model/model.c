@@ -24,6 +24,9 @@ enum {
     TAIL_MS = 100,
     RETRIES = 2,
     ERROR_BODY_MAX = 64 * 1024,
+    // What arrives of all answers together; beyond it those that are large are given up.
+    HELD_MAX = 256 * 1024 * 1024,
+    HELD_SMALL = 1024 * 1024,
 };
 
 struct model {
@@ -31,6 +34,7 @@ struct model {
     struct web *web;
     int64_t stall_ms;
     struct model_call *calls;
+    size_t held; // bytes of answers
 };
 
 enum call_state {
@@ -61,6 +65,7 @@ struct model_call {
     struct fetch_head head; // of the last fetch
     struct stream *stream;  // of this attempt; NULL: the answer is not streamed
     struct buf plain;
+    size_t held; // bytes of both, in model->held
 };
 
 static void on_timer(uv_timer_t *timer);
@@ -109,11 +114,19 @@ static void drop_fetch(struct model_call *call)
     call->fetch = NULL;
 }
 
+static void count_held(struct model_call *call)
+{
+    size_t now = call->plain.cap + (call->stream != NULL ? stream_size(call->stream) : 0);
+    call->model->held += now - call->held;
+    call->held = now;
+}
+
 // Nothing of it happens any more; what its callbacks up the stack still look at stays for now.
 static void retire(struct model_call *call)
 {
     drop_fetch(call);
     call->state = CALL_OVER;
+    call->model->held -= call->held;
     *call->at = call->next;
     if (call->next != NULL)
         call->next->at = call->at;
@@ -268,21 +281,38 @@ static bool is_good(unsigned status)
     return status >= 200 && status < 300;
 }
 
+static void on_plain_bytes(struct model_call *call, const char *bytes, size_t len)
+{
+    const struct fetch_head *head = fetch_head(call->fetch);
+    struct fault fault;
+    call->plain.max = is_good(head->status) ? MESSAGE_MAX : ERROR_BODY_MAX;
+    if (buf_append(&call->plain, bytes, len) == 0)
+        return;
+    if (is_good(head->status))
+        fault_set(&fault, MODEL_FAILED, "the message is longer than 32 MiB");
+    else // enough to see what it is
+        fault_of_status(&fault, head, buf_str(&call->plain), call->plain.len);
+    fail(call, &fault);
+}
+
 static void on_bytes(void *data, const char *bytes, size_t len)
 {
     struct model_call *call = data;
     const struct fetch_head *head = fetch_head(call->fetch);
+    struct model *model = call->model;
     struct fault fault;
     if (call->first_ns == 0)
         call->first_ns = clock_ns() - call->begun_ns;
-    if (is_good(head->status) && head->is_event_stream) {
+    if (is_good(head->status) && head->is_event_stream)
         on_stream_bytes(call, bytes, len);
+    else
+        on_plain_bytes(call, bytes, len);
+    if (call->state != CALL_ASKING) // its memory is still there
         return;
-    }
-    call->plain.max = is_good(head->status) ? MESSAGE_MAX : ERROR_BODY_MAX;
-    if (buf_append(&call->plain, bytes, len) == 0 || !is_good(head->status))
+    count_held(call);
+    if (model->held <= HELD_MAX || call->held <= HELD_SMALL)
         return;
-    fault_set(&fault, MODEL_FAILED, "the message is longer than 32 MiB");
+    fault_set(&fault, MODEL_FAILED, "too many large answers arrive at once");
     fail(call, &fault);
 }
 
@@ -358,7 +388,8 @@ static void begin(struct model_call *call)
     };
     stream_free(call->stream);
     call->stream = NULL;
-    buf_reset(&call->plain);
+    buf_done(&call->plain);
+    count_held(call);
     call->first_ns = 0;
     call->attempts++;
     call->state = CALL_ASKING;
@@ -493,6 +524,13 @@ struct model_call *model_ask(struct model *model, const struct model_request *re
         arm(call);
     }
     return call;
+}
+
+void model_used(const struct model_call *call, struct model_usage *ret)
+{
+    *ret = (struct model_usage){0};
+    if (call->stream != NULL)
+        stream_usage(call->stream, ret);
 }
 
 void model_cancel(struct model_call *call)

@@ -100,4 +100,6 @@ typedef void (*model_done_fn)(void *data, const struct model_result *result);
 // Never fails at once: also what cannot be begun is told to `done`.
 struct model_call *model_ask(struct model *model, const struct model_request *request,
                              model_event_fn event, model_done_fn done, void *data);
+// What the answer has used until now: what was told of it, and about what else has come.
+void model_used(const struct model_call *call, struct model_usage *ret);
 void model_cancel(struct model_call *call); // nobody is called any more; not after `done`

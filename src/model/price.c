@@ -166,6 +166,11 @@ int64_t model_usage_tokens(const struct model_usage *usage)
     return sum(prompt_tokens(usage), count(usage->output));
 }
 
+int64_t model_cost_add(int64_t a, int64_t b)
+{
+    return sum(a, b);
+}
+
 void model_usage_add(struct model_usage *to, const struct model_usage *one)
 {
     to->input = sum(to->input, count(one->input));

@@ -22,6 +22,7 @@ bool model_name_valid(const char *name);
 // budget shall not be passed by a name. `ret_known` (may be NULL): it is in the table, also with a
 // date behind it ("claude-sonnet-4-5-20250929").
 int64_t model_cost(const char *id, const struct model_usage *usage, bool *ret_known);
+int64_t model_cost_add(int64_t a, int64_t b);                // never wraps
 int64_t model_max_output(const char *id);                    // tokens
 int64_t model_context(const char *id);                       // tokens
 int64_t model_usage_tokens(const struct model_usage *usage); // all of them together

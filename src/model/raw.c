@@ -58,7 +58,7 @@ static size_t value_len(struct raw raw)
     return n;
 }
 
-static size_t count_values(struct raw text)
+size_t raw_count(struct raw text)
 {
     size_t n = 1;
     for (size_t i = 0; i < text.len; i++) {
@@ -73,7 +73,7 @@ static size_t count_values(struct raw text)
 
 int raw_read(struct raw text, struct json_doc **ret, struct err *err)
 {
-    if (count_values(text) > RAW_VALUES_MAX)
+    if (raw_count(text) > RAW_VALUES_MAX)
         return err_set(err, ERR_EXHAUSTED, "it has too many values");
     return json_read(text.at, text.len, ret, err);
 }

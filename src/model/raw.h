@@ -18,6 +18,7 @@ struct raw {
 
 // As json_read, but a text of very many values, whose tree would be many times as long as itself,
 // is refused, too: ERR_EXHAUSTED.
+size_t raw_count(struct raw text); // values in it, at most
 int raw_read(struct raw text, struct json_doc **ret, struct err *err);
 
 // Walks an object: start with the object itself in *rest. Keys come with their quotes.

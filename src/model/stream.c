@@ -12,7 +12,15 @@
 #include "model/usage.h"
 
 // What a block costs beside its bytes, so that empty ones are bounded as well.
-enum { BLOCK_COST = 512, USAGE_JSON_MAX = 64 * 1024 };
+enum { BLOCK_COST = 512, BYTES_A_TOKEN = 4 };
+// Whoever answers may be a stranger: he neither goes on for ever, nor has us look for each of very
+// many names among very many others.
+enum {
+    FED_MAX = 2 * MESSAGE_MAX,
+    USAGE_JSON_MAX = 4096,
+    USAGE_MEMBERS_MAX = 32,
+    USAGE_TOLD_MAX = 256,
+};
 
 struct stream {
     stream_event_fn event;
@@ -25,9 +33,12 @@ struct stream {
     char *id, *model, *stop_reason, *stop_details;
     struct block *blocks;
     size_t n_blocks, cap_blocks;
-    size_t held; // bytes of blocks
+    size_t fed;    // bytes that came
+    size_t held;   // bytes of blocks
+    size_t values; // in them, about
     struct usage_told usage;
     struct buf usage_json;
+    unsigned usage_n; // how often it was told
 };
 
 // One event, in both forms.
@@ -45,7 +56,7 @@ static void fail(struct stream *stream, enum stream_state state, const char *why
 
 static void replace(char **text, const struct json_node *node)
 {
-    if (!json_is(node, JSON_NODE_STRING))
+    if (!json_is(node, JSON_NODE_STRING) || node->text_len > MESSAGE_NAME_MAX)
         return;
     free(*text);
     *text = message_text(node, "");
@@ -76,6 +87,15 @@ static struct raw raw_same(struct raw object, struct raw key)
     return found;
 }
 
+static size_t count_members(struct raw object)
+{
+    struct raw rest = object, key, value;
+    size_t n = 0;
+    while (rest.len > 0 && n <= USAGE_MEMBERS_MAX && raw_next(&rest, &key, &value))
+        n++;
+    return n;
+}
+
 static void merge_usage(struct stream *stream, struct raw later)
 {
     const struct raw earlier = {stream->usage_json.data, stream->usage_json.len};
@@ -92,7 +112,7 @@ static void merge_usage(struct stream *stream, struct raw later)
         if (raw_same(earlier, key).at == NULL)
             write_member(&out, key, value);
     (void)buf_append_char(&out, '}');
-    if (out.failed != 0) { // nonsense of such length is not kept
+    if (out.failed != 0 || count_members((struct raw){out.data, out.len}) > USAGE_MEMBERS_MAX) {
         buf_done(&out);
         return;
     }
@@ -105,7 +125,10 @@ static void tell_usage(struct stream *stream, const struct json_node *node, stru
     if (!json_is(node, JSON_NODE_OBJECT))
         return;
     usage_told_read(&stream->usage, node);
-    merge_usage(stream, raw);
+    // Nonsense of any length is not kept.
+    if (stream->usage_n++ < USAGE_TOLD_MAX && raw.len <= USAGE_JSON_MAX &&
+        count_members(raw) <= USAGE_MEMBERS_MAX)
+        merge_usage(stream, raw);
 }
 
 // --- events
@@ -146,6 +169,16 @@ static bool hold(struct stream *stream, size_t len)
     return false;
 }
 
+// Small as they are, what is made of very many values would be large.
+static bool hold_values(struct stream *stream, struct raw raw)
+{
+    stream->values += raw_count(raw);
+    if (stream->values <= RAW_VALUES_MAX)
+        return true;
+    fail(stream, STREAM_LARGE, "the message has too many values");
+    return false;
+}
+
 static struct block *new_block(struct stream *stream)
 {
     if (stream->n_blocks == stream->cap_blocks) {
@@ -168,7 +201,7 @@ static void on_block_start(struct stream *stream, const struct event *event)
         fail(stream, STREAM_BROKEN, "a block began that should not");
         return;
     }
-    if (!hold(stream, raw.len + BLOCK_COST))
+    if (!hold(stream, raw.len + BLOCK_COST) || !hold_values(stream, raw))
         return;
     if (block_init(new_block(stream), raw) < 0)
         fail(stream, STREAM_LARGE, "there is no memory for the message");
@@ -189,9 +222,12 @@ static void on_block_delta(struct stream *stream, const struct event *event)
     const struct json_node *delta = json_get(event->root, "delta");
     const char *type = json_text(json_get(delta, "type"));
     struct raw raw = raw_get(event->raw, "delta");
-    struct block *block = open_block(stream, event);
     enum block_part part = type != NULL ? block_part_of(type) : BLOCK_PART_MAX;
-    if (block == NULL || part == BLOCK_PART_MAX || !hold(stream, raw.len))
+    if (part == BLOCK_PART_MAX) // of a kind that is not known, wherever it comes
+        return;
+    struct block *block = open_block(stream, event);
+    if (block == NULL || !hold(stream, raw.len) ||
+        (part == BLOCK_CITATIONS && !hold_values(stream, raw)))
         return;
     int r = block_add(block, part, raw, delta);
     if (r == -EINVAL)
@@ -336,6 +372,9 @@ void stream_free(struct stream *stream)
 
 enum stream_state stream_feed(struct stream *stream, const char *bytes, size_t len)
 {
+    stream->fed += len;
+    if (stream->state == STREAM_OPEN && stream->fed > FED_MAX)
+        fail(stream, STREAM_LARGE, "the API's answer does not come to an end");
     if (stream->state == STREAM_OPEN)
         (void)sse_feed(&stream->sse, bytes, len);
     return stream->state;
@@ -344,6 +383,22 @@ enum stream_state stream_feed(struct stream *stream, const char *bytes, size_t l
 enum stream_state stream_state(const struct stream *stream)
 {
     return stream->state;
+}
+
+void stream_usage(const struct stream *stream, struct model_usage *ret)
+{
+    int64_t text = 0;
+    usage_told_sum(&stream->usage, ret);
+    for (size_t i = 0; i < stream->n_blocks; i++)
+        for (unsigned k = 0; k < BLOCK_PART_MAX; k++)
+            text += (int64_t)stream->blocks[i].parts[k].len;
+    if (ret->output < text / BYTES_A_TOKEN)
+        ret->output = text / BYTES_A_TOKEN;
+}
+
+size_t stream_size(const struct stream *stream)
+{
+    return stream->line.cap + stream->held;
 }
 
 const struct api_error *stream_error(const struct stream *stream)

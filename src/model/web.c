@@ -19,7 +19,7 @@ static void maybe_free(struct web *web)
 {
     if (!web->is_closing || web->handles > 0)
         return;
-    X509_STORE_free(web->trusted);
+    X509_STORE_free(web_trusted(web));
     buf_done(&web->spare);
     free(web);
     curl_global_cleanup();
@@ -38,6 +38,7 @@ void web_tell_bytes(struct web *web)
         fetch->is_ready = false;
         fetch->bytes = web->spare;
         buf_init(&web->spare, BYTES_MAX);
+        fetch_resume(fetch);
         fetch->ops.bytes(fetch->data, bytes.data, bytes.len);
         // The fetch may be gone now.
         buf_reset(&bytes);
@@ -67,8 +68,10 @@ static void lane_act(struct lane *lane, curl_socket_t fd, int what)
     int running = 0;
     if (lane->multi == NULL)
         return;
+    lane->is_acting = true;
     (void)curl_multi_socket_action(lane->multi, fd, what, &running);
     web_tell_bytes(lane->web);
+    lane->is_acting = false;
     tell_ends(lane);
 }
 
@@ -139,10 +142,9 @@ static int lane_on_timer(CURLM *multi, long ms, void *data)
         return 0;
     if (ms < 0)
         return uv_timer_stop(&lane->timer);
-    return uv_timer_start(&lane->timer, on_timer, (uint64_t)ms, 0);
+    // The loop would run a timer that is due at once again and again, before anything else.
+    return uv_timer_start(&lane->timer, on_timer, ms > 0 || !lane->is_acting ? (uint64_t)ms : 1, 0);
 }
-
-// --- opening and closing
 
 static int lane_open(struct lane *lane, struct web *web, struct err *err)
 {
@@ -160,19 +162,49 @@ static int lane_open(struct lane *lane, struct web *web, struct err *err)
     return uv_timer_init(web->config.loop, &lane->timer);
 }
 
-// The machine's certificates, looked up by name when they are needed, and those of a file. One
-// store for all connections: libcurl would read the files anew for each.
-static int load_trusted(struct web *web, struct err *err)
+// --- certificates: the machine's, and those of a file. One store for all connections: libcurl
+// would read the files anew for each. The machine's are many and take tens of milliseconds, so they
+// are loaded when the first connection that needs them begins, on a thread, while that one is made.
+
+static int load_file(struct web *web, struct err *err)
 {
     const char *ca_file = web->config.ca_file;
     web->trusted = X509_STORE_new();
-    if (web->trusted == NULL || X509_STORE_set_default_paths(web->trusted) != 1)
-        return err_set(err, ERR_INTERNAL, "TLS: the machine's certificates");
+    if (web->trusted == NULL)
+        abort();
     if (ca_file != NULL && *ca_file != '\0' && X509_STORE_load_file(web->trusted, ca_file) != 1)
         return err_set(err, ERR_INVALID, "'%s' is not a file of certificates that can be read",
                        ca_file);
     return 0;
 }
+
+// Without them nobody is trusted, which whoever connects will be told.
+static void load_machine(void *data)
+{
+    (void)X509_STORE_set_default_paths(data);
+}
+
+void web_load_trusted(struct web *web)
+{
+    if (web->has_loader || web->has_loaded)
+        return;
+    web->has_loader = uv_thread_create(&web->loader, load_machine, web->trusted) == 0;
+    if (web->has_loader)
+        return;
+    load_machine(web->trusted);
+    web->has_loaded = true;
+}
+
+X509_STORE *web_trusted(struct web *web)
+{
+    if (web->has_loader && !web->has_loaded) {
+        (void)uv_thread_join(&web->loader);
+        web->has_loaded = true;
+    }
+    return web->trusted;
+}
+
+// --- opening and closing
 
 static int check_curl(struct err *err)
 {
@@ -195,7 +227,7 @@ int web_open(const struct web_config *config, struct web **ret, struct err *err)
     buf_init(&web->spare, BYTES_MAX);
     int r = check_curl(err);
     if (r == 0)
-        r = load_trusted(web, err);
+        r = load_file(web, err);
     for (unsigned i = 0; r == 0 && i < LANE_MAX; i++)
         r = lane_open(&web->lanes[i], web, err);
     if (r < 0) {

@@ -13,6 +13,7 @@ struct lane {
     struct web *web;
     CURLM *multi; // NULL: closed
     uv_timer_t timer;
+    bool is_acting; // it is called
 };
 
 enum { LANE_OPEN, LANE_GUARDED, LANE_MAX };
@@ -20,6 +21,9 @@ enum { LANE_OPEN, LANE_GUARDED, LANE_MAX };
 struct web {
     struct web_config config;
     X509_STORE *trusted;
+    bool has_loader; // the thread that loads the machine's certificates has begun,
+    bool has_loaded; // and was waited for
+    uv_thread_t loader;
     struct lane lanes[LANE_MAX];
     struct fetch *all;
     struct fetch *ready, **ready_end; // have bytes that were not handed on
@@ -40,10 +44,13 @@ struct fetch {
     void *data;
     struct fetch_head head;
     size_t head_len;
-    bool has_body;
+    bool has_body, is_paused;
     struct buf bytes;
     char error[CURL_ERROR_SIZE];
 };
 
 void web_tell_bytes(struct web *web);
+void web_load_trusted(struct web *web);   // begins
+X509_STORE *web_trusted(struct web *web); // waits for it
+void fetch_resume(struct fetch *fetch); // its bytes were taken
 void fetch_has_ended(struct fetch *fetch, CURLcode code);

@@ -16,7 +16,7 @@ enum {
     ROWS_FOR_REQUESTS = 16,
     LABEL = 11, // columns of a line's first word
     BAR = 22,
-    LATENCY_COL = 11,
+    LATENCY_COL = 9,
 };
 
 // -- the top and bottom lines
@@ -86,8 +86,8 @@ static void draw_boxes(int row, const struct view *v)
     }
     screen_bar(row, LABEL + 1, BAR, share(v->boxes_running, v->boxes_max));
     screen_putf(row, at, screen_cols() - at, STYLE_PLAIN,
-                "%" PRId64 " of %" PRId64 " run, %" PRId64 " asked for, %" PRId64
-                " ready; parked: python %" PRId64 ", javascript %" PRId64,
+                "%" PRId64 " of %" PRId64 " run, %" PRId64 " wait, %" PRId64
+                " ready (python %" PRId64 ", js %" PRId64 ")",
                 v->boxes_running, v->boxes_max, v->waiting, v->ready, v->parked_python,
                 v->parked_javascript);
 }
@@ -167,9 +167,12 @@ static void draw_latency_row(int row, const char *name, const struct view *v, in
 
 static void draw_latency(int row, const struct view *v)
 {
+    static const char *const heads[VIEW_LATENCIES] = {
+        "requests", "create", "wake", "exec", "cell", "model", "box",
+    };
     screen_put(row, 1, LABEL, STYLE_HEAD, "LAST 5 MIN");
     for (int i = 0; i < VIEW_LATENCIES && LABEL + (i + 1) * LATENCY_COL <= screen_cols(); i++)
-        screen_right(row, LABEL + i * LATENCY_COL, LATENCY_COL, STYLE_HEAD, view_latency_names[i]);
+        screen_right(row, LABEL + i * LATENCY_COL, LATENCY_COL, STYLE_HEAD, heads[i]);
     draw_latency_row(row + 1, "p50 ms", v, 0);
     draw_latency_row(row + 2, "p90 ms", v, 1);
     draw_latency_row(row + 3, "p99 ms", v, 2);
@@ -233,12 +236,12 @@ static void draw_sandboxes(struct ui *ui, int row, int rows)
 
 static const struct column request_columns[] = {
     {"LAST REQUESTS", 0,  false},
+    {"RESULT",        14, false},
     {"MODEL MS",      10, true },
     {"BOX MS",        10, true },
     {"TOTAL MS",      10, true },
     {"TOKENS",        8,  true },
     {"COST",          10, true },
-    {"  RESULT",      18, false},
 };
 
 static void put_number(char *ret, size_t size, int64_t n)
@@ -248,7 +251,7 @@ static void put_number(char *ret, size_t size, int64_t n)
 
 static void draw_request(int row, const struct view_request *r)
 {
-    char generation[24], box[24], total[24], tokens[24], cost[24] = "-", result[48];
+    char generation[24], box[24], total[24], tokens[24], cost[24] = "-";
     bool running = strcmp(r->state, "running") == 0;
     const char *failed = r->error[0] != '\0' ? r->error : "failed";
     put_number(generation, sizeof generation, r->generation_ms);
@@ -257,8 +260,8 @@ static void draw_request(int row, const struct view_request *r)
     put_number(tokens, sizeof tokens, r->tokens);
     if (r->cost >= 0)
         (void)snprintf(cost, sizeof cost, "$%.4f", r->cost);
-    (void)snprintf(result, sizeof result, "  %s", running ? "running" : r->success ? "ok" : failed);
-    const char *cells[] = {r->question, generation, box, total, tokens, cost, result};
+    const char *result = running ? "running" : r->success ? "ok" : failed;
+    const char *cells[] = {r->question, result, generation, box, total, tokens, cost};
     columns_row(row, request_columns, sizeof request_columns / sizeof *request_columns,
                 running      ? STYLE_BOLD
                 : r->success ? STYLE_PLAIN
@@ -306,7 +309,7 @@ static void draw_help(void)
 {
     static const char *const lines[] = {
         "up, k / down, j       choose a sandbox (page keys, home and end too)",
-        "enter                 look into it: settings, usage, processes, contexts, events",
+        "enter                 look into it: usage, processes, contexts, events",
         "esc                   back",
         "s                     sort by id, cpu, memory, disk, age",
         "p, space              pause and go on",
@@ -315,8 +318,8 @@ static void draw_help(void)
         "?                     this",
         "q                     quit",
         "",
-        "Latencies are of the last 5 minutes: what half, nine tenths and 99 hundredths of",
-        "them stayed below. 'generation' and 'sandbox' are those of answered questions.",
+        "Latencies are of the last 5 minutes: what 50, 90 and 99 in a hundred stayed",
+        "below. 'model' and 'box' are of questions: writing code, and running it.",
         "CPU is in percent of one processor, since it was looked at last.",
     };
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)

@@ -21,6 +21,8 @@ enum {
     ANSWER_MS = 5000,   // for one request; a server that takes longer is as good as away
     DESTROY_MS = 60000, // processes are given time to end
     JOIN_MS = 300,
+    LIMITED_MS = 15000, // until the next look, when the server says that we ask too much
+    RATE_LIMITED = 429,
 };
 
 struct orders {
@@ -199,7 +201,8 @@ static struct timespec after(int64_t ms)
 // Waits until the interval has passed, or something is to be done; then takes what that is.
 static struct orders wait_for_orders(struct fetch *f)
 {
-    const struct timespec until = after(f->interval_ms);
+    bool limited = f->remote.status == RATE_LIMITED && f->interval_ms < LIMITED_MS;
+    const struct timespec until = after(limited ? LIMITED_MS : f->interval_ms);
     int r = 0;
     (void)pthread_mutex_lock(&f->lock);
     while (!atomic_load(&f->stopping) && !f->orders.now && (f->orders.pause || r != ETIMEDOUT)) {

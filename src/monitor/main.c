@@ -122,11 +122,11 @@ int main(int argc, char **argv)
 {
     struct monitor_options options;
     int code;
-    auto_remote remote;
     if (argc > 1 && strcmp(argv[1], "--version") == 0) {
         (void)puts("cay-monitor " CAY_VERSION);
         return CLI_OK;
     }
+    auto_remote remote;
     const struct command_line line = monitor_line(&options);
     if (remote_start(&remote, &line, argc, argv, &code) < 0)
         return code;

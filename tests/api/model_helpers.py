@@ -37,16 +37,17 @@ try:
         a = c.getresponse()
         one = {"status": a.status, "headers": {k.lower(): v for k, v in a.getheaders()}, "cut": False}
         out.append(one)
-        got = b""
+        got, n = b"", 0
         try:
             while piece := a.read1(65536):
-                got += piece
-            got += a.read()
+                n += len(piece)
+                got += piece if n < 100000 else b""
+            a.read()
         except (http.client.HTTPException, OSError) as e:
             one["cut"] = True
         if a.length or (a.chunked and a.chunk_left is not None):
             one["cut"] = True
-        one["body"] = got.decode(errors="replace") if len(got) < 100000 else len(got)
+        one["body"] = got.decode(errors="replace") if n < 100000 else n
         if r.get("sleep"):
             import time; time.sleep(r["sleep"])
 except (http.client.HTTPException, OSError) as e:

@@ -336,6 +336,16 @@ def test_characters_are_not_cut(asked):
     assert seen[-1].data["output"].startswith("ä€𝄞")
 
 
+def test_more_than_a_log_holds(asked):
+    """Nothing is left out silently: the answer has what it can hold, and says that it is cut."""
+    code = "for i in range(12): print('x' * (1 << 20))"
+    with stream(asked, f"[[code: {code}]]") as events:
+        seen = events.until("done")
+    assert names(seen)[-2:] == ["gap", "done"] and names(seen).count("gap") == 1
+    assert seen[-1].data["success"] and seen[-1].data["truncated"] is True
+    assert set(seen[-1].data["output"]) == {"x", "\n"}
+
+
 def test_errors_in_a_stream(asked):
     with stream(asked, "[[status: 401]]") as events:
         done = events.until("done")[-1].data

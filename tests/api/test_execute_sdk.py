@@ -201,6 +201,12 @@ def test_it_takes_too_long(asked, model):
     eventually(lambda: [r["state"] for r in model.requests(prompt)] == ["client-gone"])
 
 
+def test_when_to_come_again(asked):
+    reply = post(asked, "[[status: 429 retry-after=7 should-retry=false]]")
+    reply.error(429, "RATE_LIMITED")
+    assert reply.headers["Retry-After"] == "7"
+
+
 def test_there_is_no_key(api):
     post(api, "x").error(503, "MISSING_API_KEY", "ANTHROPIC_API_KEY")
 

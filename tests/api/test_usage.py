@@ -103,6 +103,18 @@ def test_a_sandbox(mine):
     mine.ok("DELETE", "/sandbox/spender")
 
 
+def test_one_that_is_not_in_memory(mine):
+    """What is spent for a sandbox that the server has forgotten meanwhile counts once."""
+    mine.ok("PUT", "/sandbox/forgotten", {})
+    mine.ok("POST", "/sandbox/forgotten/sleep")
+    time.sleep(3)  # it is forgotten within a second or two, and again while the model thinks
+    for tokens in (120, 240):
+        ask(mine, "[[code: print(1)]] [[delay: 3000]] [[usage: in=100 out=20]]", sandboxId="forgotten")
+        assert mine.ok("GET", "/sandbox/forgotten")["budget"]["spent"]["tokens"] == tokens
+        mine.ok("POST", "/sandbox/forgotten/sleep")
+    mine.ok("DELETE", "/sandbox/forgotten")
+
+
 def test_what_is_spent_stays(make_server, model):
     """Through sleep, changes of settings and restarts."""
     server = make_server(env=model.env())
@@ -131,19 +143,19 @@ def test_times(mine):
     def calls(query):
         return usage(mine, f"?{query}")["total"]["requests"]
 
-    assert calls("") == 3
-    assert calls(f"since={start}") == 3 and calls(f"since={start + HOUR}") == 2
+    assert calls("") == 0  # of the last 30 days
+    assert calls(f"since={start}") == calls("since=0") == calls("until=2023-11-17") == 3 and calls(f"since={start + HOUR}") == 2
     assert calls(f"until={start}") == 0 and calls(f"until={start + 1}") == 1
     assert calls("until=2023-11-15") == 2 and calls("since=2023-11-15") == calls("since=2023-11-16") == 1
     assert calls("since=2023-11-14T23:00:00Z&until=2023-11-15T00:00:00Z") == 1
     assert calls("since=2023-11-15T01:00:00%2B02:00&until=2023-11-15T02:00:00%2B02:00") == 1
     assert calls(f"by=request&since={start + HOUR + 5}") == 2 and calls(f"by=request&since={start + HOUR + 6}") == 1
     assert calls(f"by=request&until={start + HOUR + 5}") == 1
-    days = usage(mine, "?by=day")["usage"]
+    days = usage(mine, "?by=day&since=0")["usage"]
     assert [(d["key"], d["requests"]) for d in days] == [("2023-11-14", 2), ("2023-11-16", 1)]
     assert days[0]["cache_creation_input_tokens"] == 24 and days[0]["web_search_requests"] == 64
-    assert [r["key"] for r in usage(mine, "?by=request&limit=2")["usage"]] == ["r1", "r2"]
-    assert usage(mine, "?by=request&limit=0")["usage"] == []
+    assert [r["key"] for r in usage(mine, "?by=request&since=0&limit=2")["usage"]] == ["r1", "r2"]
+    assert usage(mine, "?by=request&since=0&limit=0")["usage"] == []
 
 
 @pytest.mark.parametrize("query,word", [

@@ -20,15 +20,20 @@ KEYS = {"enter": "Enter", "esc": "Escape", "up": "Up", "down": "Down"}
 class Screen:
     """`cay monitor` in a terminal of this size. Sanitized: what it complains about is in `errors()`."""
 
-    def __init__(self, data, *args, cols=120, rows=36, env=None, program=CAY_SAN):
+    def __init__(self, data, *args, cols=120, rows=36, env=None, program=CAY_SAN, typed=False):
         self.directory = tempfile.mkdtemp(prefix="cay-screen-")
         self.errors_path = pathlib.Path(self.directory, "errors")
         self.code_path = pathlib.Path(self.directory, "code")
-        self.env = clean_env(LANG="C.UTF-8", LC_ALL="C.UTF-8", ASAN_OPTIONS="detect_leaks=1", **(env or {}))
+        self.env = clean_env(**{"LC_ALL": "C.UTF-8", "ASAN_OPTIONS": "detect_leaks=1", **(env or {})})
         self.env.pop("TMUX", None)
         words = [program, "monitor", "--data", str(data), "--interval", "200ms", *args]
-        command = f"{shlex.join(words)} 2>{self.errors_path}; echo $? >{self.code_path}; stty -a; exec cat"
-        self.tmux("-f", "/dev/null", "new-session", "-d", "-x", str(cols), "-y", str(rows), command)
+        command = f"{shlex.join(words)} 2>{self.errors_path}"
+        self.then = f"echo $? >{self.code_path}; stty -a; exec cat"
+        # The shell outlives signals from the keyboard. Or it has the command typed, and minds its jobs.
+        shell = "exec bash --norc --noprofile" if typed else f"trap : INT QUIT HUP; {command}; {self.then}"
+        self.tmux("-f", "/dev/null", "new-session", "-d", "-x", str(cols), "-y", str(rows), shell)
+        if typed:
+            self.keys(command, "enter")
 
     def tmux(self, *args):
         command = ["tmux", "-S", f"{self.directory}/tmux", *args]

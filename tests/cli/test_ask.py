@@ -167,6 +167,7 @@ def test_errors_of_the_server(questions):
     questions.play_events(START, ("done", {**body, "status": 401}))
     code, out, err = text(questions.ask("-v", "q"))
     assert (code, out) == (125, "") and "cay: the key is not taken" in err and "AUTH_ERROR" in err
+    assert "cay secret set anthropic" in err and "CAY_TOKEN" not in err  # the model's key, not ours
     assert text(questions.ask("--json", "q"))[:2] == (125, "")
 
 
@@ -232,6 +233,11 @@ def test_going_on(questions):
     refused(questions.ask("-c", "q", cwd=other), 125, "nothing was asked")
     with open(path, encoding="utf-8") as f:
         assert f.read().count("\n") == 1
+
+
+def test_nowhere_to_keep_it(questions):
+    code, _, err = text(questions.ask("q", env={"HOME": ""}))
+    assert code == 0 and "sandbox sb-1\n" in err and "go on" not in err
 
 
 def test_a_state_file_of_somebody_else(questions, tmp_path):

@@ -14,7 +14,7 @@ import threading
 import time
 
 import pytest
-from ask_helpers import NO_KEYS
+from ask_helpers import NO_KEYS, Terminal
 from cli_helpers import PATIENCE, TOP, Cli, clean_env
 
 sys.path.append(str(TOP / "tests" / "standin"))
@@ -195,6 +195,16 @@ def test_a_server_that_cannot_start(asking):
     code, out, err = text(asking.ask("-y", "q", env={"CAY_LISTEN": "nonsense"}))
     assert (code, out) == (125, "") and "did not start" in err and "nonsense" in err  # its own words
     assert asking.pids == []
+
+
+def test_a_person_starts_one(asking, model):
+    with Terminal(asking, "a [[code: print(6 * 7)]]", **SMALL, **model.env()) as t:
+        t.until("Start one? [Y/n] ")
+        t.type("\r")
+        code, shown = t.end()
+    asking.pids += [int(pid) for pid in re.findall(r"'kill (\d+)'", shown)]
+    assert code == 0 and len(asking.pids) == 1 and "42\n" in shown and "the key from ANTHROPIC_API_KEY" in shown
+    assert os.path.exists(f"/proc/{asking.pids[0]}")  # though its terminal has gone
 
 
 def test_a_server_without_a_key(asking):

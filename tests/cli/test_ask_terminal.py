@@ -1,22 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """`cay ask` under a real terminal: what is seen while it waits, and what never reaches the screen."""
 
-import fcntl
 import os
-import pty
 import re
-import select
-import struct
-import subprocess
-import termios
 import threading
-import time
 
 import pytest
-from ask_helpers import CODE, DONE, GENERATED, NO_KEYS, OUT, START, USUAL, Questions, chunk, encode, result
-from cli_helpers import PATIENCE, clean_env
+from ask_helpers import CODE, DONE, GENERATED, OUT, START, USUAL, Questions, Terminal, chunk, encode, result
+from cli_helpers import PATIENCE
 from code_helpers import PNG
-from standin import answer, chunked
+from standin import answer
 
 
 @pytest.fixture
@@ -24,61 +17,6 @@ def questions():
     server = Questions()
     yield server
     server.close()
-
-
-class Terminal:
-    def __init__(self, questions, *args, **env):
-        self.master, self.slave = pty.openpty()
-        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-        self.before = termios.tcgetattr(self.slave)
-        self.shown = self.all = b""
-        env = {"TERM": "xterm", "LANG": "C.UTF-8", "LC_ALL": "", "HOME": questions.work, "XDG_STATE_HOME": "", **NO_KEYS, **env}
-        self.process = subprocess.Popen(
-            questions.cli.command("ask", *args),
-            stdin=self.slave, stdout=self.slave, stderr=self.slave,
-            env=clean_env(**env), cwd=questions.work, start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-        )  # fmt: skip
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        os.close(self.master)
-        os.close(self.slave)
-
-    def type(self, keys):
-        os.write(self.master, keys.encode())
-
-    def read(self, seconds):
-        if not select.select([self.master], [], [], seconds)[0]:
-            return False
-        more = os.read(self.master, 65536)
-        self.shown += more
-        self.all += more
-        return True
-
-    def until(self, text):
-        """Reads until it is shown, and forgets what came up to there."""
-        deadline = time.monotonic() + PATIENCE
-        while (at := self.shown.find(text.encode())) < 0:
-            assert time.monotonic() < deadline, self.shown[-2000:]
-            self.read(1)
-        self.shown = self.shown[at + len(text.encode()) :]
-
-    def end(self):
-        """Its exit code, and all that was shown, as it is."""
-        deadline = time.monotonic() + PATIENCE
-        while self.process.poll() is None:
-            assert time.monotonic() < deadline, self.shown[-2000:]
-            self.read(0.05)
-        while self.read(0):
-            pass
-        assert termios.tcgetattr(self.slave) == self.before
-        return self.process.returncode, self.all.decode().replace("\r\n", "\n")
 
 
 def screen(text):

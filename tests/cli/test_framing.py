@@ -124,11 +124,14 @@ def test_what_is_sent(standin):
     standin.cli.ok("info", "a", env={"CAY_TOKEN": "elsewhere"})
     assert "authorization" not in standin.requests[-1].headers  # a socket asks for none
     standin.cli.run("create", "x", "-m", "64m", "-c", "0.5", "-e", "A=1", "-e", "A=2", "-l", "k=v=w",
-                    "--sleep-after", "30s", "--keep-alive")
+                    "--sleep-after", "30s", "--keep-alive", "--destroy-after", "7d", "--budget-usd", "$1.25", "--budget-tokens", "5000")
     assert json.loads(standin.requests[-1].body) == {
         "id": "x", "memory": 64 << 20, "cpus": 0.5, "env": {"A": "2"}, "labels": {"k": "v=w"},
-        "sleepAfter": "30s", "keepAlive": True,
+        "sleepAfter": "30s", "keepAlive": True, "destroyAfter": "7d", "budget": {"usd": 1.25, "tokens": 5000},
     }  # fmt: skip
+    for flag, value in (("--budget-usd", "0"), ("--budget-usd", "1."), ("--budget-usd", "-1"), ("--budget-usd", "1e3"),
+                        ("--budget-usd", "much"), ("--budget-tokens", "0"), ("--destroy-after", "soon")):
+        assert standin.cli.run("create", "x", flag, value).returncode == 2, value
 
 
 # -- streams

@@ -134,7 +134,7 @@ def test_without_the_screen(tmp_path):
 def test_the_screen(server, cli, sandbox):
     with Screen(server.data) as screen:
         text = screen.wait("healthy", sandbox, "running")
-        for word in ("Boxes", "Sandboxes", "CPU", "Memory", "LAST 5 MIN", "p99 ms", "generation", "LAST REQUESTS"):
+        for word in ("Boxes", "Sandboxes", "CPU", "Memory", "LAST 5 MIN", "p99 ms", "model", "LAST REQUESTS"):
             assert word in text
         screen.keys("q")
         assert screen.ended() == 0
@@ -271,18 +271,16 @@ def test_interrupted_at_the_keyboard(played):
 
 
 def test_stopped_and_continued(played):
-    with Screen(played.directory) as screen:
+    with Screen(played.directory, typed=True) as screen:
         screen.wait("healthy")
-        pid = screen.pid()
-        os.kill(pid, signal.SIGTSTP)
-        deadline = time.monotonic() + PATIENCE
-        while "State:\tT" not in open(f"/proc/{pid}/status", encoding="utf-8").read():
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        os.kill(pid, signal.SIGCONT)
+        screen.tmux("send-keys", "C-z")
+        screen.wait("Stopped", without=["LAST REQUESTS"])
         played.health["version"] = "4.5.6"
-        screen.wait("4.5.6")
+        screen.keys("clear; fg", "enter")
+        screen.wait("4.5.6", "LAST REQUESTS")
         screen.keys("q")
+        screen.wait("bash", without=["LAST REQUESTS"])
+        screen.keys(screen.then, "enter")
         assert screen.ended() == 0
 
 
@@ -310,10 +308,14 @@ def test_a_server_that_goes_and_comes_back():
         os.unlink(path + ".log")
 
 
-def test_no_server_from_the_start(tmp_path):
-    with Screen(tmp_path) as screen:
+def test_no_server_from_the_start(played):
+    os.rename(played.path, played.path + ".away")
+    with Screen(played.directory) as screen:
         screen.wait("no server at", "trying again")
-        screen.keys("enter", "d", "s", "j", "q")
+        screen.keys("enter", "d", "s", "j")
+        os.rename(played.path + ".away", played.path)
+        screen.wait("healthy", without=["trying again"])
+        screen.keys("q")
         assert screen.ended() == 0
 
 
@@ -336,19 +338,20 @@ def test_a_slow_server_does_not_hold_up_the_keyboard(played):
         assert screen.ended() == 0
 
 
+HOSTILE_KEY = "\x1b[2J\x9b31m\u202ekey\r\n"
 HOSTILE = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202eevil\u200b\r\nnext\ttab\x00nul\x7f\u2028 e" + "\u0301" * 50 + " end"
 
 
 def test_hostile_texts(played):
     played.health["version"] = played.health["status"] = HOSTILE
-    played.sandboxes = [sandbox_of("a", labels={HOSTILE: HOSTILE}), sandbox_of(HOSTILE, status=HOSTILE)]
+    played.sandboxes = [sandbox_of("a", labels={HOSTILE_KEY: HOSTILE}), sandbox_of(HOSTILE, status=HOSTILE)]
     played.requests_made = [{"request_id": HOSTILE, "question": HOSTILE, "state": "done", "error_code": HOSTILE}]
     detail = {**sandbox_of("a"), "image": HOSTILE, "network": {"allow": [HOSTILE]}, "secrets": [HOSTILE]}
     played.answers["/sandbox/a"] = ("200 OK", detail)
     process = {"id": HOSTILE, "status": "running", "command": [HOSTILE, HOSTILE]}
     played.answers["/sandbox/a/processes"] = ("200 OK", {"processes": [process]})
     played.answers["/sandbox/a/contexts"] = ("200 OK", {"contexts": [{"id": HOSTILE, "language": HOSTILE}]})
-    event = {"id": 1, "type": HOSTILE, "timestamp": HOSTILE, "data": {HOSTILE: [HOSTILE, {"x": HOSTILE}]}}
+    event = {"id": 1, "type": HOSTILE, "timestamp": HOSTILE, "data": {HOSTILE_KEY: [HOSTILE, {"x": HOSTILE}]}}
     played.answers["/sandbox/a/events"] = ("200 OK", {"events": [event]})
     with Screen(played.directory, cols=200, rows=40) as screen:
         text = screen.wait("evil", "LAST REQUESTS", "Boxes")  # it was not cleared
@@ -395,10 +398,8 @@ def test_colours(played, env, coloured):
 
 
 def test_an_unknown_terminal(played):
-    with Screen(played.directory, env={}) as screen:
-        screen.wait("healthy")
-    words = [CAY_SAN, "monitor", "--data", played.directory]
-    script = f"TERM=no-such-terminal {' '.join(words)}"
+    # Not the sanitized one: ncurses forgets some memory on this way.
+    script = f"TERM=no-such-terminal {CAY} monitor --data {played.directory}"
     done = subprocess.run(["script", "-qec", script, "/dev/null"], capture_output=True, timeout=PATIENCE, check=False)
     assert done.returncode == 125 and b"no-such-terminal" in done.stdout and b"--once" in done.stdout, done
 
@@ -414,6 +415,20 @@ def test_very_many_sandboxes(played):
         assert len(asked) > 64
         screen.keys("q")
         assert screen.ended() == 0
+
+
+def test_one_that_asks_too_much_slows_down(played):
+    """A token may be limited: what is left of that is for whom it was made."""
+    body = {"error": "this token may make 60 requests a minute", "error_code": "RATE_LIMITED"}
+    played.answers["/stats"] = ("429 Too Many Requests", body)
+    with Screen(played.directory) as screen:
+        screen.wait("60 requests a minute")
+        asked = len(played.requests)
+        time.sleep(2)  # ten times the interval
+        assert len(played.requests) == asked
+        del played.answers["/stats"]
+        screen.keys("r")
+        screen.wait("healthy", without=["a minute"])
 
 
 # -- a prompt

@@ -15,6 +15,7 @@ FOLDER = pathlib.Path(os.environ.get("CAY_CLIENTS", HERE.parent.parent / "build-
 FLAGS = ["--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error"]
 FILES = ("package.json", "package-lock.json")
 PATIENCE = 600  # seconds, for some hundred packages
+NODE_LEAST = 20  # older ones look for localhost at ::1 alone
 
 
 class Missing(Exception):
@@ -25,9 +26,15 @@ def stamp():
     return hashlib.sha256(b"".join((HERE / name).read_bytes() for name in FILES)).hexdigest()
 
 
+def check_node():
+    if shutil.which("node") is None or shutil.which("npm") is None:
+        raise Missing("there is no node, or no npm")
+    version = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout.strip()
+    if int(version.lstrip("v").split(".")[0]) < NODE_LEAST:
+        raise Missing(f"node is {version}, and {NODE_LEAST} is the least")
+
+
 def fetch():
-    if shutil.which("npm") is None:
-        raise Missing("there is no npm")
     for name in FILES:
         shutil.copyfile(HERE / name, FOLDER / name)
     try:
@@ -42,6 +49,7 @@ def fetch():
 @functools.cache
 def folder():
     """Where node_modules is. Raises Missing."""
+    check_node()
     FOLDER.mkdir(parents=True, exist_ok=True)
     with open(FOLDER / "lock", "w", encoding="utf-8") as lock:  # two suites may want them at once
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -403,7 +403,8 @@ def test_renewal(ask):
     assert rotated["refresh_token"] != "refresh-rotate"
     assert renew(ask, "refresh-rotate")[0] == 400 and renew(ask, rotated["refresh_token"])[0] == 200
     assert renew(ask, "revoked-1")[1]["error"] == "invalid_grant" and renew(ask, "broken-1")[0] == 500
-    assert ask.send(request(), x_api_key=None, authorization=f"Bearer {renew(ask, 'refresh-stale')[1]['access_token']}").status == 401
+    refused = renew(ask, "refresh-stale")[1]["access_token"]
+    assert ask.send(request(), x_api_key=None, authorization=f"Bearer {refused}").status == 401
 
 
 # --- the other routes, and what is remembered

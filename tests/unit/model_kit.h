@@ -67,11 +67,15 @@ static inline size_t kit_body_len(const char *head)
 
 static inline bool kit_read_request(struct kit_conn *conn, struct buf *request)
 {
+    size_t want = 0; // once it is known
     for (;;) {
-        char bytes[4096];
-        const char *end = request->len > 0 ? strstr(request->data, "\r\n\r\n") : NULL;
-        if (end != NULL &&
-            request->len >= (size_t)(end + 4 - request->data) + kit_body_len(request->data))
+        char bytes[65536];
+        const char *end = want == 0 && request->len > 0
+                              ? memmem(request->data, request->len, "\r\n\r\n", 4)
+                              : NULL;
+        if (end != NULL)
+            want = (size_t)(end + 4 - request->data) + kit_body_len(request->data);
+        if (want > 0 && request->len >= want)
             return true;
         if (!kit_wait(conn->server, conn->fd))
             return false;

@@ -198,6 +198,10 @@ CHECK_CASE(test_odd_but_fine)
     check_content("data:\n\ndata: {}\n\ndata: 5\n\n" START("{}")
                       END("end_turn", "null") "data: nonsense\n\n",
                   "[]");
+    // Pieces of a kind that nobody knows, wherever they come.
+    check_content(DELTA("9", "{\"type\":\"novelty\"}") START("{}") BLOCK("0", "{}") STOP("0")
+                      DELTA("0", "{\"type\":\"novelty\"}") DELTA("0", "{}") END("x", "{}"),
+                  "[{}]");
     // Several blocks open at once.
     check_content(START("{}") BLOCK("0", "{\"text\":\"\"}") BLOCK("1", "{\"text\":\"\"}")
                       DELTA("0", "{\"type\":\"text_delta\",\"text\":\"a\"}")
@@ -214,39 +218,48 @@ CHECK_CASE(test_input_cut_off)
                   "[{\"type\":\"tool_use\",\"input\":{\"INVALID_JSON\":\"{\\\"a\\\": \\\"b\"}}]");
 }
 
-CHECK_CASE(test_broken)
+static void check_states(const char *const *texts, size_t n, enum stream_state state)
 {
-    static const struct {
-        const char *text;
-        enum stream_state state;
-    } cases[] = {
-        {"",                                                STREAM_OPEN                   },
-        {START("{}"),                                       STREAM_OPEN                   },
-        {START("{}") "data: {\"type\":\"message_stop\"}\n", STREAM_OPEN                   },
-        {"data: {\"type\":\"message_stop\"}\n\n",           STREAM_BROKEN                 },
-        {"data: {\"type\":\n\n",                            STREAM_BROKEN                 },
-        {"data: {\"type\":\"x\",}\n\n",                     STREAM_BROKEN                 },
-        {START("{}") START("{}"),                           STREAM_BROKEN                 },
-        {"data: {\"type\":\"message_start\"}\n\n",          STREAM_BROKEN                 },
-        {START("{}") BLOCK("1",                             "{}"),                          STREAM_BROKEN},
-        {START("{}") BLOCK("-1",                                                 "{}"),                                                          STREAM_BROKEN},
-        {START("{}") BLOCK("0",                                    "[]"),         STREAM_BROKEN},
-        {BLOCK("0",         "{}"),                  STREAM_BROKEN},
-        {START("{}") DELTA("0",                                         "{}"),                                                          STREAM_BROKEN},
-        {START("{}") BLOCK("0",                                                 "{}") STOP("0") DELTA("0",                                                           "{}"), STREAM_BROKEN},
-        {START("{}") BLOCK("0",                                    "{}") DELTA("0",         "{\"type\":\"text_delta\"}"), STREAM_BROKEN},
-        {START("{}") BLOCK("0","{}") DELTA("0","{\"type\":\"text_delta\",\"text\":1}"),
-         STREAM_BROKEN},
-        {"event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\"}}\n\n",
-         STREAM_ERROR                                                          },
-        {START("{}") "data: {\"type\":\"error\"}\n\n",                     STREAM_ERROR                             },
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < n; i++) {
         struct message message;
-        assert_int_equal(feed(cases[i].text, &message), cases[i].state);
+        if (feed(texts[i], &message) != state)
+            fail_msg("not state %d: %s", state, texts[i]);
         assert_string_equal(message.content, "[]");
         message_done(&message);
     }
+}
+
+CHECK_CASE(test_broken)
+{
+    static const char *const open[] = {
+        "",
+        START("{}"),
+        START("{}") "data: {\"type\":\"message_stop\"}\n",
+    };
+    static const char *const broken[] = {
+        "data: {\"type\":\"message_stop\"}\n\n",
+        "data: {\"type\":\n\n",
+        "data: {\"type\":\"x\",}\n\n",
+        START("{}") START("{}"),
+        "data: {\"type\":\"message_start\"}\n\n",
+        START("{}") BLOCK("1", "{}"),
+        START("{}") BLOCK("-1", "{}"),
+        START("{}") BLOCK("0", "[]"),
+        BLOCK("0", "{}"),
+        START("{}") STOP("0"),
+        START("{}") DELTA("0", "{\"type\":\"text_delta\",\"text\":\"\"}"),
+        START("{}") BLOCK("0", "{}") STOP("0")
+            DELTA("0", "{\"type\":\"text_delta\",\"text\":\"\"}"),
+        START("{}") BLOCK("0", "{}") DELTA("0", "{\"type\":\"text_delta\"}"),
+        START("{}") BLOCK("0", "{}") DELTA("0", "{\"type\":\"text_delta\",\"text\":1}"),
+    };
+    static const char *const errors[] = {
+        "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\"}}\n\n",
+        START("{}") "data: {\"type\":\"error\"}\n\n",
+    };
+    check_states(open, sizeof open / sizeof *open, STREAM_OPEN);
+    check_states(broken, sizeof broken / sizeof *broken, STREAM_BROKEN);
+    check_states(errors, sizeof errors / sizeof *errors, STREAM_ERROR);
 }
 
 CHECK_CASE(test_error_event)

@@ -25,9 +25,9 @@ CHECK_CASE(test_streamed)
     assert_int_equal(out.usage.cache_write_1h, 3);
     assert_int_equal(out.usage.cache_read, 5);
     assert_true(out.first_ns > 0 && out.total_ns >= out.first_ns);
-    free(answer);
     kit_outcome_done(&out);
     kit_close(&kit);
+    free(answer);
 }
 
 CHECK_CASE(test_plain)
@@ -43,9 +43,9 @@ CHECK_CASE(test_plain)
     assert_string_equal(out.stop_reason, "max_tokens");
     assert_string_equal(out.usage_json, "{\"input_tokens\":3,\"output_tokens\":4}");
     assert_int_equal(out.usage.output, 4);
-    free(answer);
     kit_outcome_done(&out);
     kit_close(&kit);
+    free(answer);
 }
 
 // --- what is sent
@@ -99,9 +99,9 @@ CHECK_CASE(test_request)
     assert_lacks(request(&kit, 1), "anthropic-beta");
     assert_lacks(request(&kit, 1), "oauth");
     assert_int_equal(kit.server.n_conns, 1); // kept
-    free(answer);
     kit_outcome_done(&out);
     kit_close(&kit);
+    free(answer);
 }
 
 // Nobody waits for a 100 before a large body is sent.
@@ -123,9 +123,9 @@ CHECK_CASE(test_large_request)
     assert_true(kit.server.requests[0].len > len);
     assert_lacks(request(&kit, 0), "expect:");
     free(body);
-    free(answer);
     kit_outcome_done(&out);
     kit_close(&kit);
+    free(answer);
 }
 
 // --- answers, cut and long
@@ -149,10 +149,11 @@ CHECK_CASE(test_split_answers)
         assert_string_equal(buf_str(&out.text), "Hello, w\xc3\xb6rld");
         assert_int_equal(out.n_raw, 8);
         kit_outcome_done(&out);
-        free(answers[i]);
     }
     assert_int_equal(kit.server.n_conns, 1);
     kit_close(&kit);
+    for (unsigned i = 0; i < 5; i++)
+        free(answers[i]);
 }
 
 CHECK_CASE(test_long_answers)
@@ -185,9 +186,9 @@ CHECK_CASE(test_long_answers)
     kit_outcome_done(&out);
     free(text);
     free(body);
-    free(streamed);
-    free(too_long);
     kit_close(&kit);
+    free(too_long);
+    free(streamed);
 }
 
 // Asked for a stream, the server may answer in one piece, and the other way round.
@@ -208,9 +209,9 @@ CHECK_CASE(test_other_than_asked)
     assert_int_equal(out.end, MODEL_DONE);
     assert_string_equal(out.id, "msg_1");
     kit_outcome_done(&out);
-    free(plain);
-    free(stream);
     kit_close(&kit);
+    free(stream);
+    free(plain);
 }
 
 // A connection that does not end behind the message costs a moment, not the call.
@@ -228,8 +229,8 @@ CHECK_CASE(test_no_end_behind_the_end)
         assert_int_equal(out.attempts, 1);
         kit_outcome_done(&out);
     }
-    free(answer);
     kit_close(&kit);
+    free(answer);
 }
 
 CHECK_MAIN(cmocka_unit_test(test_streamed), cmocka_unit_test(test_plain),
