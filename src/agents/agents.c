@@ -90,8 +90,7 @@ static void write_down(struct agents_call *c, const struct model_result *r)
     struct agents *a = c->agents;
     struct err err = {0};
     // What is told may be anything, and is written down for long.
-    const char *model =
-        r->model != NULL && model_name_valid(r->model) ? r->model : c->ask.model;
+    const char *model = r->model != NULL && model_name_valid(r->model) ? r->model : c->ask.model;
     const struct model_usage *u = &r->usage;
     if (r->end != MODEL_DONE && model_usage_tokens(u) == 0)
         return;
@@ -115,13 +114,8 @@ static void write_down(struct agents_call *c, const struct model_result *r)
     };
     model_usage_add(&a->stats.usage, u);
     a->stats.cost = model_cost_add(a->stats.cost, cost);
-    if (db_spend_add(a->config.db, &row, &err) < 0)
+    if (fleet_spend(a->config.fleet, &row, &err) < 0)
         log_line(LOG_ERROR, "what was spent cannot be written down", "error", err.msg, NULL);
-    struct sandbox *s = c->ask.sandbox != NULL && c->ask.sandbox_number != 0
-                            ? fleet_find(a->config.fleet, c->ask.tenant, c->ask.sandbox, &err)
-                            : NULL;
-    if (s != NULL && sandbox_row(s)->number == c->ask.sandbox_number)
-        sandbox_spent(s, cost, model_usage_tokens(u));
 }
 
 static void begin(struct agents_call *c);
@@ -233,7 +227,7 @@ void agents_cancel(struct agents_call *c)
         return;
     c->cancelled = true;
     if (c->waits_for_key)
-        return; // it is freed when the key comes
+        return;            // it is freed when the key comes
     if (c->call != NULL) { // what was said until now has its price
         struct model_result result = {.end = MODEL_CANCELLED};
         model_used(c->call, &result.usage);

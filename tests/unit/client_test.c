@@ -816,7 +816,7 @@ static void an_older_guest(void **state)
         const struct guest_peer guest = {.sock = p.us, .version = version};
         for (int i = 0; i < 4; i++) {
             struct err err = {0};
-            bool knows = version >= (i == 3 ? 3 : 2);
+            int knows = version >= (i == 3 ? 3 : 2);
             int r = i == 0   ? guest_send_hand(guest, 1, &err)
                     : i == 1 ? guest_send_dial(guest, 1, 80, &err)
                     : i == 2 ? guest_send_listen(guest, 1, 1, 2, &err)
