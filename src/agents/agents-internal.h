@@ -11,9 +11,12 @@ enum { RUN_BODY_MAX = 8 * 1024 * 1024 };
 struct agents {
     struct agents_config config;
     bool closing;
-    struct map runs;  // by id: all that are in memory
-    struct run *kept; // that have ended, newest first; a reference each
+    struct map runs;         // by id: all that are in memory
+    struct run *kept;        // that have ended, newest first; a reference each
+    struct run *unsynced;    // that will, once their answers are on the disk
+    struct syncing *syncing; // the thread that sees to it
     size_t log_bytes;
+    struct fresh *fresh;
     struct agents_stats stats;
 };
 

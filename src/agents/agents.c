@@ -6,6 +6,7 @@
 
 #include "agents/agents-internal.h"
 #include "agents/failure.h"
+#include "agents/fresh.h"
 #include "base/log.h"
 #include "base/mem.h"
 
@@ -19,6 +20,7 @@ int agents_open(const struct agents_config *config, struct agents **ret, struct 
         return err_set(err, ERR_EXHAUSTED, "no memory");
     a->config = *config;
     a->config.default_model = mem_copy_text(model_resolve(config->default_model));
+    a->fresh = fresh_open();
     *ret = a;
     return 0;
 }
@@ -29,6 +31,7 @@ void agents_close(struct agents *a)
         return;
     a->closing = true;
     runs_close(a);
+    fresh_close(a);
     free((char *)(uintptr_t)a->config.default_model);
     free(a);
 }

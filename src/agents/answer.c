@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "agents/answer-internal.h"
+#include "agents/fresh.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -15,8 +16,6 @@
 
 enum {
     MODEL_TIMEOUT_MS = 300 * 1000,
-    SLEEP_AFTER_MS = 60 * 1000,
-    DESTROY_AFTER_MS = 3600 * 1000,
     WORDS_TOLD = 2000, // of an answer without code
 };
 
@@ -88,6 +87,8 @@ static void leave_sandbox(struct answer *a)
         sandbox_idle(s);
     if (a->fresh && !a->has_run)
         sandbox_destroy(s, on_destroyed, NULL);
+    else if (a->fresh)
+        fresh_left(a->agents, s);
     sandbox_unref(s);
     a->s = NULL;
 }
@@ -162,38 +163,38 @@ static void on_before(void *data, struct written *list, const struct err *err)
     run_if_ready(a);
 }
 
+static void use_sandbox(struct answer *a)
+{
+    a->is_up = true;
+    sandbox_busy(a->s);
+    emit_str(a, "sandbox", "sandboxId", sandbox_row(a->s)->id);
+    if (!a->fresh)
+        a->listing = written_list(a->agents->config.loop, a->s, on_before, a);
+    run_if_ready(a);
+}
+
 static void on_awake(void *data, struct sandbox *s, bool created, const struct err *err)
 {
     struct answer *a = data;
+    struct failure failure;
+    (void)s;
     (void)created;
     if (err != NULL && err->code != ERR_NONE) {
-        struct failure failure;
         failure_of_err(err, &failure);
         if (!a->over)
             answer_fail(a, &failure);
     } else if (!a->over) {
-        a->is_up = true;
-        sandbox_busy(s);
-        emit_str(a, "sandbox", "sandboxId", sandbox_row(s)->id);
-        if (!a->fresh)
-            a->listing = written_list(a->agents->config.loop, s, on_before, a);
-        run_if_ready(a);
+        use_sandbox(a);
     }
     answer_unref(a);
 }
 
-static void wake(struct answer *a)
-{
-    a->refs++;
-    sandbox_wake(a->s, on_awake, a);
-}
-
-static void on_created(void *data, struct sandbox *s, bool created, const struct err *err)
+static void on_made(void *data, struct sandbox *s, bool created, const struct err *err)
 {
     struct answer *a = data;
     struct failure failure;
     (void)created;
-    if (s == NULL || (err != NULL && err->code != ERR_NONE)) {
+    if (s == NULL) {
         failure_of_err(err, &failure);
         if (!a->over)
             answer_fail(a, &failure);
@@ -201,33 +202,21 @@ static void on_created(void *data, struct sandbox *s, bool created, const struct
         sandbox_destroy(s, on_destroyed, NULL);
     } else {
         a->s = sandbox_ref(s);
-        wake(a);
+        use_sandbox(a);
     }
     answer_unref(a);
 }
 
 static void ask_for_sandbox(struct answer *a)
 {
-    auto_buf labels, names;
     if (a->asked_for)
         return;
     a->asked_for = true;
-    if (a->s != NULL) {
-        wake(a);
-        return;
-    }
-    buf_init(&labels, 256);
-    buf_init(&names, 256);
-    (void)buf_printf(&labels, "{\"cay.request\":\"%s\"}", run_id(a->run));
-    (void)buf_printf(&names, "[\"%s\"]", a->language->name);
-    const struct sandbox_settings settings = {
-        .sleep_after_ms = SLEEP_AFTER_MS,
-        .destroy_after_ms = DESTROY_AFTER_MS,
-        .labels = buf_str(&labels),
-        .languages = buf_str(&names),
-    };
     a->refs++;
-    fleet_create(a->agents->config.fleet, run_tenant(a->run), &settings, on_created, a);
+    if (a->s != NULL)
+        sandbox_wake(a->s, on_awake, a);
+    else
+        fresh_make(a->agents, run_tenant(a->run), run_id(a->run), a->language->name, on_made, a);
 }
 
 // --- the code is there
@@ -551,7 +540,31 @@ static void emit_start(struct answer *a)
     answer_emit(a, "start", &j);
 }
 
-static struct answer *make(struct agents *agents, const struct answer_request *r)
+// A context has its language already: nothing is asked of a model that could not run there.
+static const struct language *settle_language(struct sandbox *s, const struct answer_request *r,
+                                              struct err *err)
+{
+    const struct context *c;
+    struct context_info info;
+    if (r->context == NULL)
+        return language_find(r->language != NULL ? r->language : "python");
+    if (s == NULL || (c = context_find(s, r->context, err)) == NULL)
+        return NULL;
+    context_info(c, &info);
+    const char *name = info.language->name;
+    if (r->language != NULL && strcmp(r->language, name) != 0)
+        (void)err_set(err, ERR_INVALID, "language: the context '%.60s' speaks %s", r->context,
+                      name);
+    else if (strcmp(name, "python") != 0 && strcmp(name, "javascript") != 0)
+        (void)err_set(err, ERR_INVALID, "context: '%.60s' speaks %s, which is not written here",
+                      r->context, name);
+    else
+        return info.language;
+    return NULL;
+}
+
+static struct answer *make(struct agents *agents, const struct answer_request *r,
+                           const struct language *language)
 {
     struct answer *a = calloc(1, sizeof *a);
     if (a == NULL)
@@ -564,7 +577,7 @@ static struct answer *make(struct agents *agents, const struct answer_request *r
                                                 : agents->config.default_model),
         .sandbox_id = mem_copy_text(r->sandbox),
         .context = mem_copy_text(r->context),
-        .language = language_find(r->language),
+        .language = language,
         .max_tokens = r->max_tokens,
         .timeout_ms = r->timeout_ms,
         .retries = r->retries,
@@ -589,7 +602,10 @@ struct run *answer_start(struct agents *agents, const struct answer_request *r, 
         if (s == NULL)
             return NULL;
     }
-    struct answer *a = make(agents, r);
+    const struct language *language = settle_language(s, r, err);
+    if (language == NULL)
+        return NULL;
+    struct answer *a = make(agents, r, language);
     const struct run_start start = {.tenant = r->tenant,
                                     .id = r->id,
                                     .kind = "question",

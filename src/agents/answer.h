@@ -18,7 +18,7 @@ struct answer_request { // texts are copied
     int64_t tenant;
     const char *id; // as in struct run_start
     const char *question;
-    const char *language; // "python", "javascript"
+    const char *language; // "python", "javascript"; NULL: the context's, else python
     const char *model;    // NULL: the default
     const char *sandbox;  // id; NULL: a fresh one
     const char *context;  // id; NULL: the language's default one
@@ -26,6 +26,7 @@ struct answer_request { // texts are copied
     unsigned retries;
     bool cache;
 };
-// NULL: it was not begun. ERR_NOT_FOUND: the sandbox; ERR_UNAVAILABLE.
+// NULL: it was not begun. ERR_NOT_FOUND: the sandbox, or the context; ERR_INVALID: the context
+// speaks another language; ERR_UNAVAILABLE.
 struct run *answer_start(struct agents *agents, const struct answer_request *request,
                          struct err *err);

@@ -7,44 +7,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agents/agents-internal.h"
-#include "agents/failure.h"
-#include "base/log.h"
+#include "agents/run-internal.h"
 #include "base/mem.h"
 #include "base/text.h"
 
 enum {
     GAP_MAX = 16,
-    RUNS_MAX = 1024,                   // that are worked on at once,
-    TENANT_MAX = 768,                  // of one tenant: there is room for others
-    ENTRIES_MAX = 100 * 1000,          // events of a log
-    LOGS_MAX = 256 * 1024 * 1024,      // bytes of all logs together
-    KEPT_BYTES_MAX = 64 * 1024 * 1024, // of those that have ended
-};
-
-struct entry {
-    const char *type; // a literal
-    size_t at, len;   // in the log's text
-};
-
-struct run {
-    struct agents *agents; // NULL: it was closed
-    unsigned refs;
-    char id[RUN_ID_MAX];
-    struct result_row row;
-    struct entry *entries;
-    size_t n_entries, cap_entries;
-    struct buf text;
-    size_t counted; // bytes in agents->log_bytes
-    bool ended, has_gap;
-    unsigned status;
-    int64_t retry_after_ms;
-    struct buf body;
-    void (*cancel)(void *data);
-    void *cancel_data;
-    bool cancelled;
-    struct run_follower *followers, *telling; // the one that is told next
-    struct run *next_kept;
+    RUNS_MAX = 1024,              // that are worked on at once,
+    TENANT_MAX = 768,             // of one tenant: there is room for others
+    ENTRIES_MAX = 100 * 1000,     // events of a log
+    LOGS_MAX = 256 * 1024 * 1024, // bytes of all logs together
 };
 
 struct run_follower {
@@ -69,7 +41,7 @@ static void make_id(char ret[RUN_ID_MAX])
 
 // --- its life
 
-static void count_bytes(struct run *run)
+void run_count_bytes(struct run *run)
 {
     size_t now = run->text.cap + run->body.cap + run->cap_entries * sizeof *run->entries;
     if (run->agents != NULL)
@@ -193,7 +165,7 @@ struct run *run_find(struct agents *agents, int64_t tenant, const char *id)
 
 // --- its log
 
-static void tell(struct run *run)
+void run_tell(struct run *run)
 {
     run_ref(run);
     for (struct run_follower *f = run->followers; f != NULL; f = run->telling) {
@@ -222,14 +194,14 @@ static void add(struct run *run, const char *type, const char *json, size_t len)
     if (buf_append(&run->text, json, len) < 0)
         return;
     add_entry(run, entry);
-    count_bytes(run);
-    tell(run);
+    run_count_bytes(run);
+    run_tell(run);
 }
 
 void run_event(struct run *run, const char *type, const struct buf *json)
 {
     size_t all = run->agents != NULL ? run->agents->log_bytes : LOGS_MAX;
-    if (run->ended || run->has_gap || json->failed < 0 || json->len == 0)
+    if (run->is_closed || run->has_gap || json->failed < 0 || json->len == 0)
         return;
     if (all + json->len <= LOGS_MAX && run->text.len + json->len <= RUN_LOG_MAX) {
         add(run, type, json->data, json->len);
@@ -282,138 +254,7 @@ void run_follower_free(struct run_follower *f)
     run_unref(run);
 }
 
-// --- its end
-
-// The newest are kept for whoever comes back to a stream, within bounds.
-static void keep(struct run *run)
-{
-    struct agents *a = run->agents;
-    struct run **last = &a->kept;
-    unsigned n = 0;
-    size_t bytes = 0;
-    run->next_kept = a->kept;
-    a->kept = run_ref(run);
-    while (*last != NULL && n < RUNS_KEPT &&
-           (n == 0 || bytes + (*last)->counted <= KEPT_BYTES_MAX)) {
-        bytes += (*last)->counted;
-        last = &(*last)->next_kept;
-        n++;
-    }
-    struct run *old = *last;
-    *last = NULL;
-    while (old != NULL) {
-        struct run *next = old->next_kept;
-        run_unref(old);
-        old = next;
-    }
-}
-
-static void runs_forget(struct agents *agents)
-{
-    struct run *run = agents->kept;
-    agents->kept = NULL;
-    while (run != NULL) {
-        struct run *next = run->next_kept;
-        run_unref(run);
-        run = next;
-    }
-}
-
-// Those that are worked on end, those that have ended go; who still holds one has it to himself.
-void runs_close(struct agents *agents)
-{
-    struct run *run;
-    for (size_t at = 0; (run = map_next(&agents->runs, &at)) != NULL;)
-        run_ref(run);
-    for (size_t at = 0; (run = map_next(&agents->runs, &at)) != NULL;)
-        run_cancel(run);
-    runs_forget(agents);
-    for (size_t at = 0; (run = map_next(&agents->runs, &at)) != NULL;) {
-        (void)map_del(&agents->runs, run->id);
-        run->agents = NULL;
-        run_unref(run);
-    }
-    map_done(&agents->runs);
-}
-
-static void set_text(char **at, const char *text)
-{
-    free(*at);
-    *at = mem_copy_text(text);
-}
-
-static void fill_row(struct run *run, const struct run_end *end)
-{
-    struct result_row *row = &run->row;
-    row->state = RESULT_DONE;
-    row->success = end->success;
-    row->status = end->status;
-    set_text(&row->error, end->error_code);
-    set_text(&row->sandbox, end->sandbox);
-    if (end->model != NULL && end->model != row->model)
-        set_text(&row->model, end->model);
-    row->cost = end->cost;
-    row->input_tokens = end->usage.input + end->usage.cache_write + end->usage.cache_write_1h +
-                        end->usage.cache_read;
-    row->output_tokens = end->usage.output;
-    row->generation_ms = end->generation_ms;
-    row->sandbox_ms = end->sandbox_ms;
-    row->total_ms = end->total_ms;
-    row->ended_ms = db_now_ms();
-}
-
-static int store(struct run *run, struct err *err)
-{
-    struct result_row row = run->row; // the body is lent
-    row.body = (char *)(uintptr_t)buf_str(&run->body);
-    row.body_len = run->body.len;
-    return db_result_end(run->agents->config.db, &row, err);
-}
-
-// What cannot be stored must not be answered as if it were.
-static void store_or_fail(struct run *run)
-{
-    struct err err = {0};
-    struct failure failure;
-    if (run->body.failed == 0 && store(run, &err) == 0)
-        return;
-    if (run->body.failed != 0)
-        failure_set(&failure, 507, "NO_SPACE", "the answer is too large to be stored");
-    else
-        failure_set(&failure, 507, "NO_SPACE", "the answer cannot be stored: %s", err.msg);
-    log_line(LOG_ERROR, "a result cannot be stored", "id", run->id, "error", failure.message, NULL);
-    buf_reset(&run->body);
-    failure_write(&failure, run->id, &run->body);
-    run->status = failure.status;
-    run->row.success = false;
-    run->row.status = failure.status;
-    set_text(&run->row.error, failure.error_code);
-    (void)store(run, &err);
-}
-
-void run_end(struct run *run, const struct run_end *end, const struct buf *body)
-{
-    struct agents *a = run->agents;
-    assert(!run->ended);
-    if (a == NULL) { // the server is ending: the next one finds it lost
-        run->ended = true;
-        return;
-    }
-    run->status = end->status;
-    run->retry_after_ms = end->retry_after_ms;
-    run->cancel = NULL;
-    (void)buf_append(&run->body, body->data, body->len);
-    if (body->failed != 0)
-        run->body.failed = body->failed;
-    fill_row(run, end);
-    store_or_fail(run);
-    run->ended = true;
-    a->stats.open--;
-    a->stats.failed += !run->row.success;
-    count_bytes(run);
-    keep(run);
-    tell(run);
-}
+// --- its answer
 
 bool run_has_ended(const struct run *run)
 {
@@ -437,7 +278,7 @@ void run_on_cancel(struct run *run, void (*fn)(void *data), void *data)
 
 void run_cancel(struct run *run)
 {
-    if (run->ended || run->cancelled || run->cancel == NULL)
+    if (run->is_closed || run->cancelled || run->cancel == NULL)
         return;
     run->cancelled = true;
     run->cancel(run->cancel_data);

@@ -64,6 +64,7 @@ struct talk {
 
     // where they work
     struct sandbox *sandbox; // counted, and kept awake while `holds`; NULL: none yet
+    bool made;               // its sandbox, and was not named
     bool holds;
 };
 

@@ -4,14 +4,9 @@
 // interpreters know is there in the next turn.
 #include <string.h>
 
+#include "agents/fresh.h"
 #include "agents/talk-internal.h"
 #include "agents/tool.h"
-#include "base/show.h"
-
-enum {
-    SLEEP_AFTER_MS = 60 * 1000,
-    DESTROY_AFTER_MS = 60 * 60 * 1000, // whoever wants to go on with it has so long
-};
 
 static void hold(struct talk *talk)
 {
@@ -25,6 +20,8 @@ void talk_sandbox_done(struct talk *talk)
 {
     if (talk->holds)
         sandbox_idle(talk->sandbox);
+    if (talk->holds && talk->made)
+        fresh_left(talk->agents, talk->sandbox);
     talk->holds = false;
 }
 
@@ -51,41 +48,22 @@ static void on_made(void *data, struct sandbox *s, bool created, const struct er
 {
     struct tool_call *call = data;
     (void)created;
-    if (tool_is_over(call)) { // it goes by itself
-        tool_unref(call);
-        return;
-    }
-    if (err != NULL && err->code != ERR_NONE) {
+    if (!tool_is_over(call) && s == NULL) {
         tool_fail(call, "no sandbox can be made: %s", err->msg);
-    } else {
+    } else if (!tool_is_over(call)) {
         call->talk->sandbox = sandbox_ref(s);
+        call->talk->made = true;
         sandbox_wake(s, on_awake, tool_ref(call));
     }
-    tool_unref(call);
+    tool_unref(call); // one that is over leaves it: it goes by itself
 }
 
+// A box with an interpreter in it costs more than one without.
 static void make(struct tool_call *call)
 {
     const struct talk *talk = call->talk;
-    struct fleet *fleet = agents_config(talk->agents)->fleet;
-    struct fleet_stats stats;
-    struct json j;
-    auto_buf labels;
-    fleet_stats(fleet, &stats);
-    buf_init(&labels, 1024);
-    json_init(&j, &labels);
-    json_open_object(&j);
-    show_str(&j, "cay.request", run_id(talk->run));
-    json_close_object(&j);
-    const struct sandbox_settings settings = {
-        .sleep_after_ms = SLEEP_AFTER_MS,
-        .destroy_after_ms = DESTROY_AFTER_MS,
-        .ephemeral = !stats.has_volume,
-        .labels = buf_str(&labels),
-        // A box with an interpreter in it costs more than one without.
-        .languages = strcmp(call->tool->name, "RunCode") == 0 ? "[\"python\"]" : NULL,
-    };
-    fleet_create(fleet, talk->tenant, &settings, on_made, tool_ref(call));
+    const char *language = strcmp(call->tool->name, "RunCode") == 0 ? "python" : NULL;
+    fresh_make(talk->agents, talk->tenant, run_id(talk->run), language, on_made, tool_ref(call));
 }
 
 void talk_sandbox_get(struct tool_call *call)

@@ -231,7 +231,7 @@ static const struct field question_fields[] = {
           .help = "What to do, in words"),
     FIELD("language", FIELD_STRING, AT(language), .max = EDGE_NAME_MAX,
           .help = "Of the code that is written: \"python\", which is the default, or "
-                  "\"javascript\""),
+                  "\"javascript\"; in a context, the context's"),
     FIELD("model", FIELD_STRING, AT(model), .max = 200,
           .help = "\"sonnet\", \"opus\", \"haiku\", or the id of a model"),
     FIELD("maxTokens", FIELD_INT, AT(max_tokens), .min = 1, .max = ANSWER_TOKENS_MAX,
@@ -315,7 +315,7 @@ void handle_execute(struct call *call)
         .tenant = call->tenant,
         .id = execute_id(call),
         .question = b->question,
-        .language = language->name,
+        .language = b->language != NULL ? language->name : NULL,
         .model = b->model,
         .sandbox = b->sandbox,
         .context = b->context,

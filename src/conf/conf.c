@@ -22,6 +22,7 @@ enum { TEXT_MAX = 64 * 1024, NAME_MAX_LEN = 48 };
 
 enum kind {
     KIND_TEXT,
+    KIND_URL,   // of HTTP
     KIND_LEVEL, // of the log
     KIND_AUTH,
     KIND_BOOL,
@@ -109,11 +110,11 @@ static const struct row rows[] = {
         "instead of a key: sent as a bearer", .secret = true, .other = "ANTHROPIC_AUTH_TOKEN"),
     ROW(KIND_TEXT, "anthropic-refresh-token", refresh_token, "", "TOKEN",
         "with which that one is renewed", .secret = true, .other = "ANTHROPIC_REFRESH_TOKEN"),
-    ROW(KIND_TEXT, "anthropic-token-url", token_url, "", "URL", "where it is renewed",
+    ROW(KIND_URL, "anthropic-token-url", token_url, "", "URL", "where it is renewed",
         .other = "ANTHROPIC_TOKEN_URL"),
     ROW(KIND_TEXT, "anthropic-client-id", client_id, "", "ID", "as which client",
         .other = "ANTHROPIC_CLIENT_ID"),
-    ROW(KIND_TEXT, "anthropic-base-url", base_url, "https://api.anthropic.com", "URL",
+    ROW(KIND_URL, "anthropic-base-url", base_url, "https://api.anthropic.com", "URL",
         "where the model's API is, without /v1", .other = "ANTHROPIC_BASE_URL"),
     TEXT("model", model, "sonnet", "NAME", "that is asked when a request names none"),
 };
@@ -127,7 +128,8 @@ static void *field(const struct conf *conf, const struct row *row)
 
 static bool is_text(const struct row *row)
 {
-    return row->kind == KIND_TEXT || row->kind == KIND_LEVEL || row->kind == KIND_AUTH;
+    return row->kind == KIND_TEXT || row->kind == KIND_URL || row->kind == KIND_LEVEL ||
+           row->kind == KIND_AUTH;
 }
 
 static const struct row *find_row(const char *name)
@@ -153,6 +155,46 @@ static int set_text(char **at, const char *value, struct err *err)
     free(*at);
     *at = copy;
     return 0;
+}
+
+// Behind the host, or behind the ']' of one that is an address: a port, or nothing.
+static bool is_port(const char *text, size_t len)
+{
+    uint64_t n;
+    struct err ignored;
+    char port[8] = "";
+    if (len == 0)
+        return true;
+    if (text[0] != ':' || len > 6)
+        return false;
+    memcpy(port, text + 1, len - 1);
+    return parse_u64(port, 1, UINT16_MAX, &n, &ignored) == 0;
+}
+
+static bool is_url(const char *text)
+{
+    size_t scheme = strncmp(text, "https://", 8) == 0 ? 8 : strncmp(text, "http://", 7) == 0 ? 7 : 0;
+    const char *host = text + scheme;
+    size_t len = strcspn(host, "/");
+    bool is_address = host[0] == '[';
+    size_t host_len = strcspn(host, is_address ? "]/" : ":/");
+    if (scheme == 0 || host_len == 0 || strpbrk(text, "@?#\\ \"<>") != NULL)
+        return false;
+    if (is_address && host[host_len++] != ']')
+        return false;
+    return is_port(host + host_len, len - host_len);
+}
+
+// The value is not said: somebody may have put a password into it.
+static int set_url(char **at, const struct row *row, const char *value, struct err *err)
+{
+    if (*value == '\0')
+        value = row->fallback;
+    if (*value != '\0' && !is_url(value))
+        return err_set(err, ERR_INVALID,
+                       "it is no address: http://HOST or https://HOST, with :PORT and /PATH if "
+                       "need be, without a user, a query or a fragment");
+    return set_text(at, value, err);
 }
 
 static int set_level(char **at, const char *value, struct err *err)
@@ -196,6 +238,8 @@ static int set_value(struct conf *conf, const struct row *row, const char *value
     switch (row->kind) {
     case KIND_TEXT:
         return set_text(field(conf, row), value, err);
+    case KIND_URL:
+        return set_url(field(conf, row), row, value, err);
     case KIND_LEVEL:
         return set_level(field(conf, row), value, err);
     case KIND_AUTH:
@@ -219,6 +263,7 @@ static void print_value(const struct conf *conf, const struct row *row, struct b
     const void *at = field(conf, row);
     switch (row->kind) {
     case KIND_TEXT:
+    case KIND_URL:
     case KIND_LEVEL:
     case KIND_AUTH:
         (void)buf_append_str(out, *(char *const *)at);

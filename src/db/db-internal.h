@@ -98,6 +98,7 @@ enum db_stmt {
 
 struct db {
     sqlite3 *sql;
+    int log_fd; // of its own
     struct {
         const char *text;
         sqlite3_stmt *stmt;

@@ -9,6 +9,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -101,15 +102,30 @@ static int open_file(const char *path, sqlite3 **ret, struct err *err)
     return set_up(*ret, err);
 }
 
+// SQLite's locks are on other files: opening and closing this one loses none.
+static int open_log(struct db *db, const char *path, struct err *err)
+{
+    char name[4096];
+    (void)snprintf(name, sizeof name, "%s-wal", path);
+    db->log_fd = open(name, O_RDONLY | O_CLOEXEC);
+    return db->log_fd < 0 ? err_sys(err, errno, "open the database's log") : 0;
+}
+
+int db_log_fd(const struct db *db)
+{
+    return db->log_fd;
+}
+
 int db_open(const char *path, struct db **ret, struct err *err)
 {
     struct db *db = calloc(1, sizeof *db);
     if (db == NULL)
         abort();
     db->dice = 1;
+    db->log_fd = -1;
     if (make_file(path, err) == 0 && open_file(path, &db->sql, err) == 0 &&
         use_log(db->sql, err) == 0 && schema_migrate(db->sql, err) == 0 &&
-        start_log(db->sql, err) == 0) {
+        start_log(db->sql, err) == 0 && open_log(db, path, err) == 0) {
         *ret = db;
         return 0;
     }
@@ -125,6 +141,7 @@ void db_close(struct db *db)
         (void)sqlite3_finalize(db->cache[i].stmt);
     int rc = sqlite3_close(db->sql);
     assert(rc == SQLITE_OK);
+    fd_close(db->log_fd);
     free(db);
 }
 

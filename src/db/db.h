@@ -20,7 +20,9 @@ struct db;
 int db_open(const char *path, struct db **ret, struct err *err); // makes and migrates it
 void db_close(struct db *db);
 int db_checkpoint(const char *path, struct err *err); // any thread, with a connection of its own
-int db_begin(struct db *db, struct err *err);         // several writes as one
+// The log's descriptor, lent: for whoever syncs it on another thread (fdatasync).
+int db_log_fd(const struct db *db);
+int db_begin(struct db *db, struct err *err); // several writes as one
 int db_commit(struct db *db, struct err *err);
 void db_rollback(struct db *db);
 
@@ -282,7 +284,7 @@ struct result_row {
 };
 int db_result_add(struct db *db, const struct result_row *row, struct err *err); // ERR_CONFLICT: id
 int db_result_end(struct db *db, const struct result_row *row,
-                  struct err *err); // all but tenant, id, kind, title, created; synced
+                  struct err *err); // all but tenant, id, kind, title, created; not synced
 int db_result_get(struct db *db, int64_t tenant, const char *id, struct result_row *ret,
                   struct err *err);                                                // 1, 0
 int db_result_del(struct db *db, int64_t tenant, const char *id, struct err *err); // synced; 1, 0

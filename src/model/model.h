@@ -45,7 +45,7 @@ enum model_end {
     MODEL_AUTH,       // 401, 403
     MODEL_LIMITED,    // 429
     MODEL_OVERLOADED, // 529
-    MODEL_FAILED,     // 5xx, an error inside a stream, an answer that is none
+    MODEL_FAILED,     // 5xx, an answer that is none; errors inside a stream end as their type says
     MODEL_NETWORK,    // no connection, or it broke
     MODEL_TIMEOUT,
     MODEL_CANCELLED, // by model_cancel (then nobody is told) or model_close
@@ -73,7 +73,8 @@ struct model_result { // lent for the callback
 
 enum model_event_type {
     MODEL_TEXT,  // a piece of the text of block `index`
-    MODEL_RAW,   // an event of the stream as JSON, also those that have one of the other types
+    MODEL_RAW,   // an event of the stream as JSON, also those that have one of the other types,
+                 // but no error: that is told by what comes of it
     MODEL_AGAIN, // it is asked for once more: what was told of the message until now is void
 };
 struct model_event { // lent

@@ -28,7 +28,7 @@ void stream_free(struct stream *stream);                      // takes NULL
 enum stream_state stream_feed(struct stream *stream, const char *bytes, size_t len);
 enum stream_state stream_state(const struct stream *stream);
 void stream_usage(const struct stream *stream, struct model_usage *ret); // until now, about
-size_t stream_size(const struct stream *stream); // bytes that it has, about
+size_t stream_size(const struct stream *stream);                         // bytes that it has, about
 const struct api_error *stream_error(const struct stream *stream);
 // The message, of one that is not whole what was told of it (without content). 0, or -ENOMEM and
 // the content is not all there.

@@ -52,5 +52,5 @@ struct fetch {
 void web_tell_bytes(struct web *web);
 void web_load_trusted(struct web *web);   // begins
 X509_STORE *web_trusted(struct web *web); // waits for it
-void fetch_resume(struct fetch *fetch); // its bytes were taken
+void fetch_resume(struct fetch *fetch);   // its bytes were taken
 void fetch_has_ended(struct fetch *fetch, CURLcode code);

@@ -411,6 +411,19 @@ def test_many_at_once(asked):
     assert at_once(*[one(n) for n in range(20)]) == [f"{n * 2}\n" for n in range(20)]
 
 
+def test_more_than_there_are_boxes(make_server, model):
+    """Sandboxes that were left by earlier questions give way, and those at once wait for each other."""
+    server = make_server("--boxes", "6", "--pool", "2", env=model.env())
+    client = Client(server)
+    first = ask(client, "[[code: open('kept', 'w').write('here')]]")
+    for n in range(8):
+        assert ask(client, f"[[code: print({n})]]")["output"] == f"{n}\n"
+    answers = at_once(*[lambda: ask(client, "[[code: print(1)]]")["output"] for _ in range(12)])
+    assert answers == ["1\n"] * 12
+    again = ask(client, "[[code: print(open('kept').read())]]", sandboxId=first["sandboxId"])
+    assert again["output"] == "here\n"
+
+
 # -- bad input
 
 

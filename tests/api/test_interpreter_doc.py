@@ -14,6 +14,7 @@ import time
 import api_helpers
 import pytest
 from api_helpers import ADMIN, CAY, PATIENCE, TOP, Client, eventually
+from doc_helpers import differences, follow, squeeze, steps
 
 PAGE = TOP / "docs" / "INTERPRETER.md"
 NEEDED = ["jq", "node", "gcc", "curl"]
@@ -23,53 +24,8 @@ CELL_READY = {"code": "import sys\nprint('pandas' in sys.modules)"}
 # --- the page
 
 
-def is_whole(command):
-    """Whether a shell would run it, or ask for more: quotes, a pipe, a here-document."""
-    done = subprocess.run(["bash", "-n", "-c", command + "\n"], capture_output=True, check=False)
-    return done.returncode == 0 and not done.stderr
-
-
-def steps():
-    """[command, the lines shown under it], of all blocks of the page."""
-    found, indent, is_open = [], 0, False
-    for line in PAGE.read_text(encoding="utf-8").splitlines():
-        start = re.match(r" {4,6}\$ ", line)
-        if start and (not is_open or is_whole(found[-1][0])):
-            found.append([line[start.end():], []])
-            indent, is_open = start.end() - 2, True
-        elif is_open and (line.startswith(" " * indent) or not line.strip()):
-            add_line(found[-1], line[indent:])
-        else:
-            is_open = False
-    return found
-
-
-def add_line(step, line):
-    if not step[1] and not is_whole(step[0]):
-        step[0] += "\n" + line
-    else:
-        step[1].append(line)
-
-
-def squeeze(text):
-    """Where lines are broken is the page's affair."""
-    return re.sub(r"\s", "", text)
-
-
-def pattern(shown):
-    """'…' stands for anything."""
-    return ".*".join(re.escape(squeeze(part)) for part in "\n".join(shown).split("…"))
-
-
 def is_repl(step):
     return step[0] == "cay repl"
-
-
-def script(commands):
-    """One shell for all, as a reader has; each command's output ends with a mark of its own."""
-    prelude = ['cay() { "$CAY_PROGRAM" "$@"; }', f'curl() {{ command curl -sS -m {PATIENCE} "$@"; }}']
-    lines = [f"{{ {command}\n}} 2>&1\necho; echo '=== {i} ==='" for i, command in enumerate(commands)]
-    return "\n".join(prelude + lines)
 
 
 # --- the server
@@ -115,33 +71,17 @@ def environment(server):
     }
 
 
-def follow(found, environment, where):
-    """What each command printed."""
-    whole = script([command for command, _ in found])
-    done = subprocess.run(["bash", "-c", whole], cwd=where, env=environment, stdin=subprocess.DEVNULL,
-                          capture_output=True, text=True, timeout=PATIENCE * 6, check=False)
-    outputs = re.split(r"\n=== \d+ ===\n", done.stdout)
-    assert len(outputs) == len(found) + 1, done
-    return outputs
-
-
 def test_most_of_it_is_run():
-    found = steps()
+    found = steps(PAGE)
     assert len(found) >= 50
     assert sum(1 for step in found if is_repl(step)) == 1
     assert len([step for step in found if step[1]]) >= 40
 
 
 def test_followed(environment, tmp_path):
-    found = [step for step in steps() if not step[0].startswith("export ") and not is_repl(step)]
+    found = [step for step in steps(PAGE) if not step[0].startswith("export ") and not is_repl(step)]
     outputs = follow(found, environment, tmp_path)
-    if os.environ.get("CAY_DOC_TRANSCRIPT"):
-        with open(os.environ["CAY_DOC_TRANSCRIPT"], "w", encoding="utf-8") as f:
-            f.writelines(f"$ {command}\n{output}\n" for (command, _), output in zip(found, outputs, strict=False))
-    wrong = []
-    for (command, shown), output in zip(found, outputs, strict=False):
-        if not re.fullmatch(pattern(shown), squeeze(output)):
-            wrong.append(f"$ {command}\nshould show:\n" + "\n".join(shown) + f"\nbut shows:\n{output}\n")
+    wrong = differences(found, outputs)
     assert not wrong, "\n".join(wrong)
 
 
@@ -241,7 +181,7 @@ class Terminal:
 
 def test_conversation(environment, tmp_path):
     """Each line is typed when its prompt has come; answers are looked for in between."""
-    shown = next(step for step in steps() if is_repl(step))[1]
+    shown = next(step for step in steps(PAGE) if is_repl(step))[1]
     env = {**environment, "TERM": "xterm", "HOME": str(tmp_path)}
     terminal = Terminal([CAY, "repl"], env, tmp_path)
     for line in shown:

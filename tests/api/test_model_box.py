@@ -161,6 +161,38 @@ def test_no_key_anywhere(make_server):
     error_of(Asker(api, "a").ask("hello", unix=True), 401, "authentication_error", "PUT /secrets/anthropic")
 
 
+@pytest.fixture
+def renewing(model, top):
+    """A server with a token that the API does not take any more, and one to renew it with."""
+    env = {"ANTHROPIC_AUTH_TOKEN": "stale-token-0123456789", "ANTHROPIC_REFRESH_TOKEN": f"refresh-slow-{next(numbers)}",
+           "ANTHROPIC_TOKEN_URL": f"{model.url}/oauth/token", "ANTHROPIC_CLIENT_ID": "cay"}
+    server = Server(tempfile.mkdtemp(prefix="renew-", dir=top), "--anthropic-base-url", model.url, env=env)
+    yield Client(server)
+    assert server.stop() == 0
+    assert server.faults() == []
+
+
+def test_a_token_is_renewed_outside(renewing, model):
+    renewing.ok("PUT", "/sandbox/a", {"secrets": ["anthropic"]})
+    box = Asker(renewing, "a")
+    ask = a_request("token-renewed [[text: fresh]]")
+    first, *rest = box.raw(ask, ask, ask, unix=True)  # on one connection
+    error_of(first, 401, "authentication_error")
+    assert first["headers"]["x-should-retry"] == "true"
+    assert [text_of(r) for r in rest] == ["fresh"] * 2
+    sent = [r["headers"]["authorization"] for r in model.requests("token-renewed")]
+    assert sent[0] == "Bearer stale-token-0123456789" and sent[1].startswith("Bearer fresh-") and sent[1] == sent[2]
+
+
+def test_who_leaves_while_it_is_renewed(renewing):
+    renewing.ok("PUT", "/sandbox/a", {"secrets": ["anthropic"]})
+    box = Asker(renewing, "a")
+    error_of(box.ask("first"), 401, "authentication_error")
+    body = json.dumps(question("[[text: x]]"))
+    renewing.exec("a", f"for i in 1 2 3 4 5; do {CURL} -m 0.1 -d {body} & done; wait")
+    assert text_of(box.ask("[[text: later]]")) == "later"
+
+
 # --- which requests
 
 

@@ -25,7 +25,7 @@ import urllib.parse
 
 import standin_checks as checks
 import standin_message as message_of
-from standin_markers import Script
+from standin_markers import ANSWERS, Script
 
 BODY_MAX = 32 << 20
 HEAD_MAX = 1 << 16
@@ -498,10 +498,13 @@ def main():
     parser.add_argument("--cert", help="serve TLS with this certificate")
     parser.add_argument("--key", help="and this key")
     parser.add_argument("--keep", type=int, default=64 << 20, help="bytes of requests to remember")
+    parser.add_argument("--answers", help="a JSON object: words of a text, and the markers that count for it")
     parser.add_argument("--die-with-parent", action="store_true")
     args = parser.parse_args()
     if args.die_with_parent:
         die_with_parent()
+    if args.answers:
+        ANSWERS.update(json.loads(pathlib.Path(args.answers).read_text(encoding="utf-8")))
     gc.freeze()
     try:
         asyncio.run(serve(args))

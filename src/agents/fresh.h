@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sandboxes that are made for a run. They stay when it is over, so that one can go on with them,
+// and stay awake for a while, so that their interpreters know what they knew. But whoever asks next
+// comes first: only so many stay awake, and where boxes are short the one that was left longest ago
+// is put to sleep.
+#pragma once
+
+#include "agents/agents.h"
+
+// Made and awake: `fn` as of fleet_create. While the machine is full it waits, for half a minute at
+// most. `language`: that it will be asked for; NULL: none. `run`: whose it is.
+void fresh_make(struct agents *agents, int64_t tenant, const char *run, const char *language,
+                sandbox_fn fn, void *data);
+void fresh_left(struct agents *agents, struct sandbox *s); // its run is over
+
+struct fresh; // all of that
+struct fresh *fresh_open(void);
+void fresh_close(struct agents *agents); // those who wait are told
