@@ -497,7 +497,9 @@ static const char *code_of(const struct cell_end *end)
         return NULL;
     if (strcmp(end->reason, "timeout") == 0)
         return "EXECUTION_TIMEOUT";
-    return strcmp(end->reason, "box_lost") == 0 ? "SANDBOX_LOST" : "CODE_FAILED";
+    // What was killed was so from outside: the sandbox fell asleep or was destroyed.
+    bool lost = strcmp(end->reason, "box_lost") == 0 || strcmp(end->reason, "killed") == 0;
+    return lost ? "SANDBOX_LOST" : "CODE_FAILED";
 }
 
 static void keep_code(struct answer *a)

@@ -14,7 +14,8 @@ enum {
     DESTROY_AFTER_MS = 60 * 60 * 1000, // whoever wants to go on with it has so long
     WAIT_MS = 30 * 1000,
     AGAIN_MS = 50,
-    AWAKE_MIN = 4, // or a quarter of all boxes
+    AWAKE_MIN = 4, // a quarter of all boxes, between these
+    AWAKE_MAX = 64,
 };
 
 struct left { // a sandbox that nobody is known to need
@@ -88,7 +89,8 @@ static unsigned most_awake(const struct agents *a)
 {
     struct fleet_stats stats;
     fleet_stats(a->config.fleet, &stats);
-    return stats.boxes_max / 4 > AWAKE_MIN ? stats.boxes_max / 4 : AWAKE_MIN;
+    unsigned n = stats.boxes_max / 4;
+    return n < AWAKE_MIN ? AWAKE_MIN : n > AWAKE_MAX ? AWAKE_MAX : n;
 }
 
 void fresh_left(struct agents *a, struct sandbox *s)
