@@ -63,6 +63,8 @@ void failure_of_err(const struct err *err, struct failure *ret)
         [ERR_INTERNAL] = {500, "INTERNAL_ERROR"  },
     };
     failure_set(ret, of[err->code].status, of[err->code].error_code, "%s", err->msg);
+    if (err->code == ERR_UNAVAILABLE)
+        ret->retry_after_ms = 1000;
 }
 
 void failure_no_key(struct failure *ret)

@@ -142,7 +142,7 @@ static void sync_done(uv_work_t *work, int status)
         struct run *run = s->runs;
         s->runs = run->next;
         if (run->agents != NULL && s->failed < 0)
-            answer_unstored(run, strerror(-s->failed));
+            answer_unstored(run, strerrordesc_np(-s->failed));
         if (run->agents != NULL)
             finish(run);
         run_unref(run);

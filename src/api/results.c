@@ -2,6 +2,7 @@
 // What was asked of a model before: the list, one answer, cancelling and removing. A run that is in
 // memory is asked itself; of the others there is the row.
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "agents/run.h"
@@ -17,6 +18,7 @@ enum {
     // waits for them, large ones are not read.
     HELD_MAX = 256 * 1024 * 1024,
     SMALL = 256 * 1024,
+    PIECE = 64 * 1024,
 };
 
 static void missing(struct call *call)
@@ -183,6 +185,43 @@ static bool is_scarce(struct call *call, size_t len)
     return true;
 }
 
+// A long answer as the only event of a stream, as fast as its reader takes it.
+struct sending {
+    struct call *call;
+    size_t at, len;
+    char body[];
+};
+
+static void send_on(void *data)
+{
+    struct sending *s = data;
+    struct call *call = call_ref(s->call);
+    while (call->req != NULL && s->at < s->len && !stream_full(call)) {
+        size_t len = s->len - s->at < PIECE ? s->len - s->at : PIECE;
+        stream_long_data(call, s->body + s->at, len);
+        s->at += len;
+    }
+    if (call->req != NULL && s->at == s->len) {
+        stream_long_end(call);
+        stream_end(call);
+    }
+    call_unref(call);
+}
+
+static void send_event(struct call *call, const char *id, const char *body, size_t len)
+{
+    struct sending *s = malloc(sizeof *s + len);
+    if (s == NULL)
+        abort();
+    *s = (struct sending){.call = call, .len = len};
+    (void)memcpy(s->body, body, len);
+    free(call->state);
+    call->state = s;
+    stream_long_begin(call, id, "done");
+    http_on_drain(call->req, send_on, s);
+    send_on(s);
+}
+
 // An answer as it was given, with the status that it was given with.
 static void reply_stored(struct call *call, const struct result_row *row)
 {
@@ -199,12 +238,10 @@ static void reply_stored(struct call *call, const struct result_row *row)
     char id[EDGE_NAME_MAX + 8];
     (void)snprintf(id, sizeof id, "%s:0", row->id);
     stream_begin_sse(call);
-    if (!call->is_head) {
-        stream_long_begin(call, id, "done");
-        stream_long_data(call, body, len);
-        stream_long_end(call);
-    }
-    stream_end(call);
+    if (call->is_head)
+        stream_end(call);
+    else
+        send_event(call, id, body, len);
 }
 
 static void follow(struct call *call, struct run *run)

@@ -50,5 +50,5 @@ void model_token_save(int dir_fd, const char *state)
     int r = save(dir_fd, state);
     if (r < 0)
         log_line(LOG_ERROR, "the renewed token of the model's API cannot be stored", "error",
-                 strerror(-r), NULL);
+                 strerrordesc_np(-r), NULL);
 }

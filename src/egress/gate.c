@@ -4,7 +4,6 @@
 // beyond the sandbox's budget. What is refused is refused in the API's own shape, so that whatever
 // program asked can show why.
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -49,6 +48,13 @@ static const char *fields_of(unsigned status)
     return status < 500 ? "x-should-retry: false\r\n" : "";
 }
 
+// Without the line's end that refusals of text have.
+static size_t text_len(const char *text)
+{
+    size_t len = strlen(text);
+    return len > 0 && text[len - 1] == '\n' ? len - 1 : len;
+}
+
 void gate_write_error(const struct conn *conn, unsigned status, const char *text, struct buf *ret)
 {
     auto_buf buf;
@@ -63,8 +69,7 @@ void gate_write_error(const struct conn *conn, unsigned status, const char *text
     json_key(&j, "type");
     json_put_str(&j, type_of(status));
     json_key(&j, "message");
-    json_put_strn(&j, text,
-                  strcspn(text, "\n") == strlen(text) - 1 ? strlen(text) - 1 : strlen(text));
+    json_put_strn(&j, text, text_len(text));
     json_close_object(&j);
     json_close_object(&j);
     const char *body = json_finish(&j) == 0 ? buf_str(&buf) : "{}";

@@ -115,6 +115,18 @@ def test_in_a_context(asked, box_of):
     assert answer["output"] == "7\n" and answer["context"] == context
 
 
+def test_a_context_has_its_language(asked, model, box_of):
+    box = box_of(asked)
+    for language in ("javascript", "bash"):
+        asked.ok("POST", f"/sandbox/{box}/contexts", {"language": language, "id": language})
+    answer = ask(asked, "[[code: console.log(6 * 7)]]", sandboxId=box, context="javascript")
+    assert (answer["output"], answer["language"]) == ("42\n", "javascript")
+    body = {"question": unique("not asked"), "sandboxId": box}
+    for more in ({"context": "javascript", "language": "python"}, {"context": "bash"}):
+        asked("POST", "/execute", {**body, **more}).error(400, "INVALID_REQUEST", "speaks")
+    assert model.messages("not asked") == []
+
+
 @pytest.fixture
 def box_of():
     made = []
@@ -209,7 +221,7 @@ def test_a_sandbox_that_is_destroyed_meanwhile(asked, box_of):
         events.until("stdout")
         asked("DELETE", f"/sandbox/{box}")
         answer = events.until("done")[-1].data
-    assert answer["success"] is False and answer["reason"] in ("box_lost", "killed"), answer
+    assert answer["error_code"] == "SANDBOX_LOST" and answer["reason"] in ("box_lost", "killed"), answer
 
 
 # -- the model's trouble

@@ -205,7 +205,7 @@ def test_who_leaves_while_it_is_renewed(renewing):
     ("GET", "/v1/models/.hidden"), ("OPTIONS", "/v1/messages"), ("PATCH", "/v1/models"), ("POST", "/V1/messages"),
 ])
 def test_only_the_api_s_own_paths(make, net, model, method, path):
-    box = make() if not hasattr(make, "shared") else make.shared
+    box = make()
     for unix in (False, True):
         reply = box.raw({"method": method, "path": path, "headers": {"x-word": "forbidden-path"}}, unix=unix)[0]
         error_of(reply, 403, "permission_error", "/v1/messages")

@@ -25,9 +25,11 @@ from api_helpers import ADMIN, CAY, PATIENCE, TOP
 
 PAGE = TOP / "docs" / "NETWORK.md"
 HOST = "127.0.0.2"  # not 127.0.0.1, which programs do not ask a proxy for
-NAMES = ["example.com", "www.example.com", "api.github.com", "github.com", "git.example.com", "httpbin.org"]
+NAMES = ["example.com", "www.example.com", "api.github.com", "github.com", "git.example.com", "httpbin.org",
+         "api.anthropic.com"]
 GITHUB = ["ghp_0123456789abcdefghij", "ghp_9876543210zyxwvutsrq"]  # the second is the newer one
 GIT = "ada:correct-horse"
+KEY = "sk-ant-0123456789"  # of a model that is none
 HOME_PAGE = b"<!doctype html><html><head><title>Example Domain</title></head></html>\n"
 
 
@@ -40,6 +42,7 @@ class Host(git_server.Handler):
     def say(self, body, status=200):
         body = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.send_response(status)
+        self.send_header("Content-Type", "application/json" if body[:1] == b"{" else "text/html")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if self.command != "HEAD":
@@ -50,12 +53,23 @@ class Host(git_server.Handler):
         if host == "api.github.com":
             known = shown in self.server.known
             self.say({"login": "octocat", "id": 583231} if known else {"message": "Bad credentials"}, 200 if known else 401)
+        elif host == "api.anthropic.com":
+            self.say({"data": [{"id": "claude-sonnet-5-5", "type": "model"}]}, 200 if self.headers["x-api-key"] == KEY else 401)
         elif host == "httpbin.org":
             self.say({"headers": dict(self.headers.items())})
         elif "/info/refs" in self.path:
             self.answer()
         else:
             self.say(HOME_PAGE)
+
+    def do_POST(self):
+        if self.headers["Host"] != "api.anthropic.com":
+            super().do_POST()
+            return
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.say({"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-sonnet-5-5", "stop_reason": "end_turn",
+                  "content": [{"type": "text", "text": "Hello!"}], "usage": {"input_tokens": 10, "output_tokens": 5}},
+                 200 if self.headers["x-api-key"] == KEY else 401)
 
     do_HEAD = do_GET
 
@@ -170,7 +184,7 @@ def server(world, top, monkeypatch):
     wrapper.chmod(0o755)
     monkeypatch.setattr(api_helpers, "CAY", str(wrapper))
     data = tempfile.mkdtemp(prefix="doc-data-", dir=top)
-    server = api_helpers.Server(data, "--egress-private", "127.0.0.0/8", "--egress-ca", f"{root}/ca.pem")
+    server = api_helpers.Server(data, "--egress-private", "127.0.0.0/8", "--egress-ca", f"{root}/ca.pem", env={"ANTHROPIC_API_KEY": KEY})
     server.inside = inside.split()
     yield server
     assert server.stop() == 0

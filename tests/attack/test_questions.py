@@ -308,12 +308,12 @@ def test_many_large_answers_at_once(asked, question):
 
     def large(_connection):
         try:
-            yield STREAM + start() + open_block(type="thinking", thinking="")
+            yield STREAM + start() + b'data: {"type": "ping", "x": "'
             for _ in range(28):
-                yield piece(type="thinking_delta", thinking="a" * MB)
+                yield b"a" * MB
         finally:  # sent, or cut off
             all_there.wait(PATIENCE)
-        yield close_block() + open_block(1) + delta("print(6)\n", 1) + close_block(1) + end()
+        yield b'"}\n\n' + open_block() + delta("print(6)\n") + close_block() + end()
 
     def small():
         reply = question().ask(asked)

@@ -160,6 +160,7 @@ class Server:
 
     def __init__(self, data, program=CAY, flags=(), hosts=None):
         self.data, self.program, self.flags = pathlib.Path(data), program, list(flags)
+        self.env = {}  # beside our own
         self.hosts = hosts  # what it has for /etc/hosts, if not the machine's
         self.port = free_port()
         self.refused = []
@@ -173,6 +174,7 @@ class Server:
         with open(self.data / "serve.log", "ab") as log:
             self.process = subprocess.Popen(
                 command + self.FLAGS + self.flags,
+                env={**os.environ, **self.env},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

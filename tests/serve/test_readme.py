@@ -1,13 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The quick start of README.md, line for line: what it says is typed, what it shows is looked for."""
+"""The quick start of README.md, line for line: what it says is typed, what it shows is looked for. The model that answers
+its questions is a stand-in (tests/standin)."""
 
+import json
 import os
 import pathlib
 import re
 import subprocess
+import sys
 
 import pytest
 from serve_helpers import CAY, PATIENCE, TOP, Serve, environment
+
+sys.path.insert(0, str(TOP / "tests" / "standin"))
+from standin_helper import StandIn  # noqa: E402  pylint: disable=wrong-import-position
+
+PRIME = """\
+n, found = 1, 0
+while found < 1000:
+    n += 1
+    found += all(n % d for d in range(2, int(n ** 0.5) + 1))
+print("The 1000th prime is", n)"""
+
+# What it says to what is asked there.
+ANSWERS = {
+    "1000th prime": f"[[code: {PRIME}]]",
+    "sine.png": "[[code: open('sine.png', 'wb').write(b'a picture')]]",
+}
+
+
+@pytest.fixture
+def model(tmp_path):
+    answers = tmp_path / "answers.json"
+    answers.write_text(json.dumps(ANSWERS), encoding="utf-8")
+    with StandIn("--answers", str(answers)) as standin:
+        yield standin
 
 
 def steps():
@@ -41,12 +68,13 @@ def test_the_section_is_there():
     assert len(steps()) > 10
 
 
-def test_quick_start(data):
+def test_quick_start(data, model, tmp_path):
     path = f"{pathlib.Path(CAY).parent}:{os.environ['PATH']}"
-    with Serve(data) as server:
+    with Serve(data, **model.env()) as server:
         done = subprocess.run(
             ["bash", "-c", script(steps(), server.port, data)],
-            env=environment(PATH=path, CAY_DATA=data),
+            env=environment(PATH=path, CAY_DATA=data, HOME=str(tmp_path)),
+            cwd=tmp_path,
             capture_output=True,
             text=True,
             timeout=PATIENCE * 4,
