@@ -20,4 +20,5 @@ struct agents {
     struct agents_stats stats;
 };
 
+void runs_cancel(struct agents *agents);
 void runs_close(struct agents *agents);

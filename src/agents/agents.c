@@ -7,8 +7,8 @@
 #include "agents/agents-internal.h"
 #include "agents/failure.h"
 #include "agents/fresh.h"
-#include "base/log.h"
 #include "base/mem.h"
+#include "egress/spend.h"
 
 int agents_open(const struct agents_config *config, struct agents **ret, struct err *err)
 {
@@ -23,6 +23,13 @@ int agents_open(const struct agents_config *config, struct agents **ret, struct 
     a->fresh = fresh_open();
     *ret = a;
     return 0;
+}
+
+void agents_stop(struct agents *a)
+{
+    a->closing = true;
+    runs_cancel(a);
+    fresh_stop(a);
 }
 
 void agents_close(struct agents *a)
@@ -72,7 +79,7 @@ static void free_call(struct agents_call *c)
     if (c->later != NULL)
         uv_close((uv_handle_t *)c->later, free_timer);
     model_access_done(&c->access);
-    free((char *)(uintptr_t)c->ask.request);
+    run_unref(c->ask.run);
     free((char *)(uintptr_t)c->ask.sandbox);
     free((char *)(uintptr_t)c->ask.model);
     free((char *)(uintptr_t)c->ask.request_.beta);
@@ -88,37 +95,24 @@ static void finish(struct agents_call *c, const struct model_result *result)
     done(data, result);
 }
 
-static void write_down(struct agents_call *c, const struct model_result *r)
+static void write_down(struct agents_call *c, const char *model, const struct model_usage *usage,
+                       bool always)
 {
     struct agents *a = c->agents;
-    struct err err = {0};
-    // What is told may be anything, and is written down for long.
-    const char *model = r->model != NULL && model_name_valid(r->model) ? r->model : c->ask.model;
-    const struct model_usage *u = &r->usage;
-    if (r->end != MODEL_DONE && model_usage_tokens(u) == 0)
-        return;
-    int64_t cost = model_cost(model, u, NULL);
     struct spend_row row = {
-        .tenant = c->ask.tenant,
+        .tenant = run_tenant(c->ask.run),
         .sandbox_number = c->ask.sandbox_number,
         .sandbox = (char *)(uintptr_t)c->ask.sandbox,
-        .request = (char *)(uintptr_t)c->ask.request,
+        .request = (char *)(uintptr_t)run_id(c->ask.run),
         .source = (char *)(uintptr_t)c->ask.source,
         .model = (char *)(uintptr_t)model,
-        .input = u->input,
-        .output = u->output,
-        .cache_write = u->cache_write,
-        .cache_write_1h = u->cache_write_1h,
-        .cache_read = u->cache_read,
-        .searches = u->searches,
-        .fetches = u->fetches,
-        .cost = cost,
-        .time_ms = db_now_ms(),
     };
-    model_usage_add(&a->stats.usage, u);
-    a->stats.cost = model_cost_add(a->stats.cost, cost);
-    if (fleet_spend(a->config.fleet, &row, &err) < 0)
-        log_line(LOG_ERROR, "what was spent cannot be written down", "error", err.msg, NULL);
+    if (!always && model_usage_tokens(usage) == 0)
+        return;
+    spend_write(a->config.fleet, &row, usage);
+    run_spent(c->ask.run, usage, row.cost);
+    model_usage_add(&a->stats.usage, usage);
+    a->stats.cost = model_cost_add(a->stats.cost, row.cost);
 }
 
 static void begin(struct agents_call *c);
@@ -128,7 +122,10 @@ static void on_done(void *data, const struct model_result *result)
     struct agents_call *c = data;
     c->call = NULL;
     c->agents->stats.call_errors += result->end != MODEL_DONE;
-    write_down(c, result);
+    // What is told may be anything, and is written down for long.
+    bool is_named = result->model != NULL && model_name_valid(result->model);
+    write_down(c, is_named ? result->model : c->ask.model, &result->usage,
+               result->end == MODEL_DONE);
     if (result->end == MODEL_AUTH && !c->renewed && !c->access.guarded &&
         model_keys_refused(c->agents->config.keys, &c->access)) {
         c->renewed = true;
@@ -200,7 +197,7 @@ static void begin(struct agents_call *c)
 {
     const struct agents_config *config = &c->agents->config;
     c->waits_for_key = true;
-    model_key_get(config->secrets, config->keys, c->ask.tenant, on_key, c);
+    model_key_get(config->secrets, config->keys, run_tenant(c->ask.run), on_key, c);
 }
 
 struct agents_call *agents_ask(struct agents *a, const struct agents_ask *ask, model_event_fn event,
@@ -210,7 +207,7 @@ struct agents_call *agents_ask(struct agents *a, const struct agents_ask *ask, m
     if (c == NULL)
         abort();
     *c = (struct agents_call){.agents = a, .ask = *ask, .event = event, .done = done, .data = data};
-    c->ask.request = mem_copy_text(ask->request);
+    run_ref(c->ask.run);
     c->ask.sandbox = mem_copy_text(ask->sandbox);
     c->ask.model = mem_copy_text(ask->model);
     c->ask.request_.beta = mem_copy_text(ask->request_.beta);
@@ -232,10 +229,10 @@ void agents_cancel(struct agents_call *c)
     if (c->waits_for_key)
         return;            // it is freed when the key comes
     if (c->call != NULL) { // what was said until now has its price
-        struct model_result result = {.end = MODEL_CANCELLED};
-        model_used(c->call, &result.usage);
+        struct model_usage used;
+        model_used(c->call, &used);
         model_cancel(c->call);
-        write_down(c, &result);
+        write_down(c, c->ask.model, &used, /* always */ false);
     }
     free_call(c);
 }

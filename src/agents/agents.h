@@ -24,6 +24,8 @@ struct agents_config {
     int64_t run;               // this run of the daemon
 };
 int agents_open(const struct agents_config *config, struct agents **ret, struct err *err);
+// No more are begun, and all that run end as cancelled, while their clients can still be told.
+void agents_stop(struct agents *agents);
 void agents_close(struct agents *agents); // takes NULL; runs end as cancelled
 
 const struct agents_config *agents_config(const struct agents *agents);
@@ -37,14 +39,15 @@ struct agents_stats {
 };
 void agents_stats(const struct agents *agents, struct agents_stats *ret);
 
-// One call to the model for a tenant, with the right credential, its usage written down (for
-// sandbox and run, both may be NULL/0) and counted in the stats. As model_ask otherwise; a
-// credential that was refused and can be renewed is, and the call is made once more.
+// One call to the model for a run, with the credential of its tenant. What it uses, also by
+// attempts that break and until it is cancelled, is written down (for the sandbox, which may be
+// NULL/0) and counted in the run and the stats. As model_ask otherwise; a credential that was
+// refused and can be renewed is, and the call is made once more.
+struct run;
 struct agents_call;
 struct agents_ask {
-    int64_t tenant;
+    struct run *run;    // a reference is taken
     const char *source; // "execute", "sdk"
-    const char *request;
     const char *sandbox;
     int64_t sandbox_number;
     const char *model;             // the id that is asked

@@ -11,6 +11,8 @@
 
 void answer_let_go(struct answer *a)
 {
+    agents_cancel(a->call);
+    a->call = NULL;
     cell_follower_free(a->follower);
     cell_unref(a->cell);
     a->follower = NULL;
@@ -267,15 +269,15 @@ static double ms_of(int64_t ns)
 
 static void show_metrics(const struct answer *a, int64_t total_ns, struct json *j)
 {
-    const struct model_usage *u = &a->usage;
+    const struct model_usage *u = run_usage(a->run);
     json_key(j, "metrics");
     json_open_object(j);
     show_ms(j, "generation_ms", ms_of(a->generation_ns));
     show_ms(j, "sandbox_ms", ms_of(a->sandbox_ns));
     show_ms(j, "total_ms", ms_of(total_ns));
-    show_int(j, "input_tokens", u->input + u->cache_write + u->cache_write_1h + u->cache_read);
+    show_int(j, "input_tokens", model_usage_prompt(u));
     show_int(j, "output_tokens", u->output);
-    show_ms(j, "cost_usd", (double)a->cost / 1e9);
+    show_ms(j, "cost_usd", (double)run_cost(a->run) / 1e9);
     json_close_object(j);
 }
 
@@ -319,6 +321,7 @@ void answer_reply(struct answer *a)
 {
     struct buf body;
     int64_t total_ns = clock_ns() - a->start_ns;
+    answer_let_go(a); // what it has used is known then
     buf_init(&body, RUN_BODY_MAX);
     write_answer(a, total_ns, /* is_short */ false, &body);
     if (body.failed != 0) // each part has its bounds, but all of them together are too much
@@ -329,8 +332,6 @@ void answer_reply(struct answer *a)
         .error_code = a->error_code,
         .sandbox = a->s != NULL && a->has_run ? sandbox_row(a->s)->id : NULL,
         .model = a->model,
-        .usage = a->usage,
-        .cost = a->cost,
         .generation_ms = a->generation_ns / NS_PER_MS,
         .sandbox_ms = a->sandbox_ns / NS_PER_MS,
         .total_ms = total_ns / NS_PER_MS,

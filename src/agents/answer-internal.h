@@ -44,8 +44,6 @@ struct answer {
     bool cached;
     unsigned attempt; // from 1
     struct buf code;
-    struct model_usage usage;
-    int64_t cost;
     // the sandbox
     struct sandbox *s; // a reference, once it is there
     bool fresh, asked_for, is_up, has_code;
@@ -79,7 +77,7 @@ void prompt_key(struct answer *a, const struct buf *request); // what code is ke
 // --- answer-cell.c
 
 void answer_run_code(struct answer *a); // the sandbox is up, and there is code
-void answer_let_go(struct answer *a);   // of the cell, of a listing
+void answer_let_go(struct answer *a);   // of the model, the cell, a listing
 // The error of the cell that has ended, in words, for the model and for people.
 void answer_cell_error(const struct answer *a, struct buf *ret);
 // The answer, as far as it has come, with error_code and error if these are set. Ends it.

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "agents/answer-internal.h"
+#include "base/mem.h"
 #include "base/show.h"
 
 enum {
@@ -84,7 +85,7 @@ static int on_result(void *data, const struct result_row *row)
     if (row->state == RESULT_DONE && row->success && row->sandbox != NULL &&
         row->ended_ms >= past->since_ms && strcmp(row->sandbox, past->sandbox) == 0 &&
         strcmp(row->kind, "question") == 0)
-        past->ids[past->n++] = strdup(row->id);
+        past->ids[past->n++] = mem_copy_text(row->id);
     return past->n == HISTORY_MAX;
 }
 
@@ -94,14 +95,24 @@ static const char *member(const json_t *object, const char *key)
     return text != NULL ? text : "";
 }
 
+// 1; 0 when it is gone, or too long to be told.
+static int get_past(struct answer *a, const char *id, struct result_row *ret)
+{
+    struct err err;
+    struct db *db = a->agents->config.db;
+    struct result_row head = {0};
+    int r = db_result_head(db, run_tenant(a->run), id, &head, &err);
+    bool is_long = head.body_len > HISTORY_BODY_MAX;
+    result_row_done(&head);
+    return r > 0 && !is_long ? db_result_get(db, run_tenant(a->run), id, ret, &err) : 0;
+}
+
 // Its question and code; what it printed stands before the next question, in `printed`.
 static void add_past(struct answer *a, const char *id, struct buf *printed)
 {
-    struct err err;
     struct result_row row = {0};
     json_t *body = NULL;
-    if (db_result_get(a->agents->config.db, run_tenant(a->run), id, &row, &err) > 0 &&
-        row.body != NULL && row.body_len <= HISTORY_BODY_MAX)
+    if (get_past(a, id, &row) > 0 && row.body != NULL)
         body = json_loadb(row.body, row.body_len, 0, NULL);
     if (body != NULL && member(body, "question")[0] != '\0' && member(body, "code")[0] != '\0') {
         (void)buf_append_str(printed, member(body, "question"));

@@ -69,14 +69,6 @@ static void emit_str(struct answer *a, const char *type, const char *key, const 
     answer_emit(a, type, &j);
 }
 
-static void on_destroyed(void *data, struct sandbox *s, bool created, const struct err *err)
-{
-    (void)data;
-    (void)s;
-    (void)created;
-    (void)err; // it is destroyed later, then
-}
-
 // What nothing was run in is of no use to anybody.
 static void leave_sandbox(struct answer *a)
 {
@@ -86,7 +78,7 @@ static void leave_sandbox(struct answer *a)
     if (a->is_up)
         sandbox_idle(s);
     if (a->fresh && !a->has_run)
-        sandbox_destroy(s, on_destroyed, NULL);
+        sandbox_destroy(s, NULL, NULL);
     else if (a->fresh)
         fresh_left(a->agents, s);
     sandbox_unref(s);
@@ -96,8 +88,6 @@ static void leave_sandbox(struct answer *a)
 void answer_finish(struct answer *a, const struct run_end *end, const struct buf *body)
 {
     a->over = true;
-    agents_cancel(a->call);
-    a->call = NULL;
     answer_let_go(a);
     run_end(a->run, end, body);
     leave_sandbox(a);
@@ -113,8 +103,6 @@ void answer_fail(struct answer *a, const struct failure *failure)
         .error_code = failure->error_code,
         .sandbox = a->s != NULL && a->has_run ? sandbox_row(a->s)->id : NULL,
         .model = a->model,
-        .usage = a->usage,
-        .cost = a->cost,
         .generation_ms = a->generation_ns / NS_PER_MS,
         .total_ms = total_ns / NS_PER_MS,
         .retry_after_ms = failure->retry_after_ms,
@@ -199,7 +187,7 @@ static void on_made(void *data, struct sandbox *s, bool created, const struct er
         if (!a->over)
             answer_fail(a, &failure);
     } else if (a->over) {
-        sandbox_destroy(s, on_destroyed, NULL);
+        sandbox_destroy(s, NULL, NULL);
     } else {
         a->s = sandbox_ref(s);
         use_sandbox(a);
@@ -248,7 +236,7 @@ static void use_code(struct answer *a)
 static void reply_with_note(struct answer *a, const char *why)
 {
     auto_buf text;
-    buf_init(&text, ANSWER_QUESTION_MAX);
+    buf_init(&text, TEXT_MAX + sizeof(struct failure));
     (void)buf_printf(&text, "%s\n(it was not repaired: %s)", a->error != NULL ? a->error : "", why);
     say(a, a->error_code, buf_str(&text));
     answer_reply(a);
@@ -348,8 +336,6 @@ static void begin_stream(struct answer *a)
 static void stop_asking(struct answer *a)
 {
     auto_buf none;
-    agents_cancel(a->call);
-    a->call = NULL;
     a->generation_ns += clock_ns() - a->asked_ns;
     buf_init(&none, 0);
     reply_without_code(a, "MAX_TOKENS", "the code is longer than 1 MiB", &none);
@@ -391,12 +377,9 @@ static void take_result(struct answer *a, const struct model_result *result)
 static void on_done(void *data, const struct model_result *result)
 {
     struct answer *a = data;
-    const char *model = result->model[0] != '\0' ? result->model : a->model;
     a->refs++;
     a->call = NULL;
     a->generation_ns += clock_ns() - a->asked_ns;
-    model_usage_add(&a->usage, &result->usage);
-    a->cost = model_cost_add(a->cost, model_cost(model, &result->usage, NULL));
     clean_stream_end(a->stream);
     emit_piece(a);
     if (!a->over) // there may be no sandbox for it
@@ -444,9 +427,8 @@ static void ask(struct answer *a)
         return;
     begin_stream(a);
     const struct agents_ask request = {
-        .tenant = run_tenant(a->run),
+        .run = a->run,
         .source = "execute",
-        .request = run_id(a->run),
         .sandbox = row != NULL ? row->id : NULL,
         .sandbox_number = row != NULL ? row->number : 0,
         .model = a->model,
@@ -471,7 +453,10 @@ static void repair(struct answer *a)
     answer_emit(a, "repair", &j);
     prompt_repair(a, buf_str(&a->code), a->error);
     a->cached = false;
-    ask(a);
+    if (a->messages.failed == 0)
+        ask(a);
+    else
+        reply_with_note(a, "all of it is more than a model is asked");
 }
 
 static void on_after(void *data, struct written *list, const struct err *err)

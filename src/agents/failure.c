@@ -14,15 +14,17 @@ static const struct {
     const char *error_code;
     const char *what; // before the API's own words
 } kinds[MODEL_END_MAX] = {
-    [MODEL_DONE] = {502, "API_ERROR",         "the model's answer was none"                 },
-    [MODEL_INVALID] = {400, "INVALID_REQUEST",   "the model's API refused the request"         },
-    [MODEL_AUTH] = {401, "AUTH_ERROR",        "the model's API does not take the key"       },
-    [MODEL_LIMITED] = {429, "RATE_LIMITED",      "the model's API limits how often it is asked"},
-    [MODEL_OVERLOADED] = {502, "API_ERROR",         "the model's API is overloaded"               },
-    [MODEL_FAILED] = {502, "API_ERROR",         "the model's API failed"                      },
-    [MODEL_NETWORK] = {502, "API_ERROR",         "the model's API cannot be reached"           },
-    [MODEL_TIMEOUT] = {504, "EXECUTION_TIMEOUT", "the model did not answer in time"            },
-    [MODEL_CANCELLED] = {503, "CANCELLED",         "it was cancelled"                            },
+    [MODEL_DONE] = {502, "API_ERROR",         "the model's answer was none"                          },
+    [MODEL_INVALID] = {400, "INVALID_REQUEST",   "the model's API refused the request"                  },
+    [MODEL_AUTH] =
+        {401, "AUTH_ERROR",
+                    "the model's API does not take the key (the server's, or the secret 'anthropic')"},
+    [MODEL_LIMITED] = {429, "RATE_LIMITED",      "the model's API limits how often it is asked"         },
+    [MODEL_OVERLOADED] = {502, "API_ERROR",         "the model's API is overloaded"                        },
+    [MODEL_FAILED] = {502, "API_ERROR",         "the model's API failed"                               },
+    [MODEL_NETWORK] = {502, "API_ERROR",         "the model's API cannot be reached"                    },
+    [MODEL_TIMEOUT] = {504, "EXECUTION_TIMEOUT", "the model did not answer in time"                     },
+    [MODEL_CANCELLED] = {503, "CANCELLED",         "it was cancelled"                                     },
 };
 
 void failure_set(struct failure *ret, unsigned status, const char *error_code, const char *fmt, ...)

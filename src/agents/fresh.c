@@ -125,19 +125,11 @@ static void stop_waiting(struct making *m)
     m->timer = NULL;
 }
 
-static void on_destroyed(void *data, struct sandbox *s, bool created, const struct err *err)
-{
-    (void)data;
-    (void)s;
-    (void)created;
-    (void)err; // it goes later, by itself
-}
-
 static void finish(struct making *m, const struct err *err)
 {
     stop_waiting(m);
     if (err != NULL && m->s != NULL)
-        sandbox_destroy(m->s, on_destroyed, NULL);
+        sandbox_destroy(m->s, NULL, NULL); // else it goes later, by itself
     m->fn(m->data, err == NULL ? m->s : NULL, true, err);
     if (m->s != NULL)
         sandbox_unref(m->s);
@@ -242,12 +234,17 @@ void fresh_make(struct agents *a, int64_t tenant, const char *run, const char *l
     try(m);
 }
 
-void fresh_close(struct agents *a)
+void fresh_stop(struct agents *a)
 {
     struct err err;
     (void)err_set(&err, ERR_UNAVAILABLE, "the server is being stopped");
     while (!LIST_EMPTY(&a->fresh->waiting))
         finish(LIST_FIRST(&a->fresh->waiting), &err);
+}
+
+void fresh_close(struct agents *a)
+{
+    fresh_stop(a);
     while (!TAILQ_EMPTY(&a->fresh->left))
         forget_left(a->fresh, TAILQ_FIRST(&a->fresh->left));
     free(a->fresh);

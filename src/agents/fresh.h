@@ -15,4 +15,5 @@ void fresh_left(struct agents *agents, struct sandbox *s); // its run is over
 
 struct fresh; // all of that
 struct fresh *fresh_open(void);
-void fresh_close(struct agents *agents); // those who wait are told
+void fresh_stop(struct agents *agents); // those who wait are told
+void fresh_close(struct agents *agents);

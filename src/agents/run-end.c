@@ -59,10 +59,8 @@ static void fill_row(struct run *run, const struct run_end *end)
     set_text(&row->sandbox, end->sandbox);
     if (end->model != NULL && end->model != row->model)
         set_text(&row->model, end->model);
-    row->cost = end->cost;
-    row->input_tokens = end->usage.input + end->usage.cache_write + end->usage.cache_write_1h +
-                        end->usage.cache_read;
-    row->output_tokens = end->usage.output;
+    row->input_tokens = model_usage_prompt(&run->usage);
+    row->output_tokens = run->usage.output;
     row->generation_ms = end->generation_ms;
     row->sandbox_ms = end->sandbox_ms;
     row->total_ms = end->total_ms;
@@ -129,6 +127,22 @@ static void sync_work(uv_work_t *work)
     s->failed = fdatasync(s->fd) < 0 ? -errno : 0;
 }
 
+// `failed`: 0, or -errno: they are not on the disk.
+static void finish_all(struct run *run, int failed)
+{
+    struct err ignored;
+    while (run != NULL) {
+        struct run *next = run->next;
+        if (failed < 0) {
+            answer_unstored(run, strerrordesc_np(-failed));
+            (void)store(run, &ignored); // so that nobody is told another story later
+        }
+        finish(run);
+        run_unref(run);
+        run = next;
+    }
+}
+
 static void sync_done(uv_work_t *work, int status)
 {
     struct syncing *s = work->data;
@@ -138,15 +152,7 @@ static void sync_done(uv_work_t *work, int status)
         a->syncing = NULL;
         sync_begin(a); // those that have come meanwhile
     }
-    while (s->runs != NULL) {
-        struct run *run = s->runs;
-        s->runs = run->next;
-        if (run->agents != NULL && s->failed < 0)
-            answer_unstored(run, strerrordesc_np(-s->failed));
-        if (run->agents != NULL)
-            finish(run);
-        run_unref(run);
-    }
+    finish_all(s->runs, s->failed);
     free(s);
 }
 
@@ -187,22 +193,45 @@ void run_end(struct run *run, const struct run_end *end, const struct buf *body)
     sync_begin(a);
 }
 
+void runs_cancel(struct agents *agents)
+{
+    struct run *run;
+    for (size_t at = 0; (run = map_next(&agents->runs, &at)) != NULL;)
+        run_cancel(run);
+}
+
+// The loop will not hear of the thread any more: those who follow are told here. Among them are
+// requests whose clients have gone, which keep the answer under their keys.
+static void finish_now(struct agents *a)
+{
+    struct run **last = &a->unsynced;
+    while (*last != NULL)
+        last = &(*last)->next;
+    if (a->syncing != NULL) {
+        *last = a->syncing->runs;
+        a->syncing->runs = NULL;
+        a->syncing->agents = NULL; // its thread is at work
+        a->syncing = NULL;
+    }
+    struct run *all = a->unsynced;
+    a->unsynced = NULL;
+    if (all != NULL)
+        finish_all(all, fdatasync(db_log_fd(a->config.db)) < 0 ? -errno : 0);
+}
+
 // Those that are worked on end, those that have ended go; who still holds one has it to himself.
 void runs_close(struct agents *agents)
 {
     struct run *run;
     for (size_t at = 0; (run = map_next(&agents->runs, &at)) != NULL;)
         run_ref(run);
-    for (size_t at = 0; (run = map_next(&agents->runs, &at)) != NULL;)
-        run_cancel(run);
+    runs_cancel(agents);
+    finish_now(agents);
     forget(&agents->kept);
-    forget(&agents->unsynced);
     for (size_t at = 0; (run = map_next(&agents->runs, &at)) != NULL;) {
         (void)map_del(&agents->runs, run->id);
         run->agents = NULL;
         run_unref(run);
     }
     map_done(&agents->runs);
-    if (agents->syncing != NULL)
-        agents->syncing->agents = NULL; // its thread is at work
 }

@@ -14,6 +14,7 @@ struct run {
     unsigned refs;
     char id[RUN_ID_MAX];
     struct result_row row;
+    struct model_usage usage;
     struct entry *entries;
     size_t n_entries, cap_entries;
     struct buf text;

@@ -26,17 +26,16 @@ struct run_follower {
     struct run_follower *prev, *next;
 };
 
-// A UUID of random bits (version 4).
-static void make_id(char ret[RUN_ID_MAX])
+void run_make_id(char ret[RUN_ID_MAX])
 {
     uint8_t b[16];
+    char hex[2 * sizeof b + 1];
     randombytes_buf(b, sizeof b);
     b[6] = (uint8_t)((b[6] & 0x0f) | 0x40);
     b[8] = (uint8_t)((b[8] & 0x3f) | 0x80);
-    (void)snprintf(ret, RUN_ID_MAX,
-                   "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0],
-                   b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13],
-                   b[14], b[15]);
+    (void)sodium_bin2hex(hex, sizeof hex, b, sizeof b);
+    (void)snprintf(ret, RUN_ID_MAX, "%.8s-%.4s-%.4s-%.4s-%.12s", hex, hex + 8, hex + 12, hex + 16,
+                   hex + 20);
 }
 
 // --- its life
@@ -119,7 +118,7 @@ struct run *run_new(struct agents *agents, const struct run_start *start, struct
     if (start->id != NULL && strlen(start->id) < RUN_ID_MAX)
         (void)snprintf(run->id, sizeof run->id, "%s", start->id);
     else
-        make_id(run->id);
+        run_make_id(run->id);
     buf_init(&run->text, RUN_LOG_MAX + GAP_MAX);
     buf_init(&run->body, RUN_BODY_MAX);
     run->row = (struct result_row){
@@ -161,6 +160,22 @@ struct run *run_find(struct agents *agents, int64_t tenant, const char *id)
 {
     struct run *run = map_get(&agents->runs, id);
     return run != NULL && run->row.tenant == tenant ? run : NULL;
+}
+
+void run_spent(struct run *run, const struct model_usage *usage, int64_t cost)
+{
+    model_usage_add(&run->usage, usage);
+    run->row.cost = model_cost_add(run->row.cost, cost);
+}
+
+const struct model_usage *run_usage(const struct run *run)
+{
+    return &run->usage;
+}
+
+int64_t run_cost(const struct run *run)
+{
+    return run->row.cost;
 }
 
 // --- its log

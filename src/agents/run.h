@@ -40,14 +40,18 @@ struct run *run_find(struct agents *agents, int64_t tenant, const char *id);
 // Adds an event: `type` a literal, `json` one whole object.
 void run_event(struct run *run, const char *type, const struct buf *json);
 
+// What its calls to the model have used until now; agents_ask adds to it.
+void run_spent(struct run *run, const struct model_usage *usage, int64_t cost);
+const struct model_usage *run_usage(const struct run *run);
+int64_t run_cost(const struct run *run);
+void run_make_id(char ret[RUN_ID_MAX]); // a UUID of random bits (version 4)
+
 // How it ended, as it is stored and answered. Texts are copied.
 struct run_end {
     unsigned status; // of HTTP
     bool success;
     const char *error_code; // NULL: none
     const char *sandbox, *model;
-    struct model_usage usage;
-    int64_t cost;
     int64_t generation_ms, sandbox_ms, total_ms;
     int64_t retry_after_ms; // 0: nothing to say
 };

@@ -20,7 +20,6 @@ enum {
     TALK_HISTORY_MAX = 16 * 1024 * 1024, // bytes of a request to the model
     TALK_MESSAGES_MAX = 4 * 1024 * 1024, // of what is told in the answer; the rest is left out
     TALK_USES_MAX = 64,                  // tools asked for in one message; more are refused
-    TALK_UUID = 40,
 };
 
 struct tool;
@@ -38,7 +37,7 @@ struct talk {
     int64_t max_turns, max_tokens, timeout_ms;
     uint32_t tools; // bits of the table
     bool partial;
-    char session[TALK_UUID];
+    char session[RUN_ID_MAX];
 
     // the conversation
     struct buf body;     // the request to the model, until the end of its last message
@@ -51,8 +50,6 @@ struct talk {
     struct agents_call *call;
     uv_timer_t *timer;
     int64_t begun_ns, model_ns, tools_ns;
-    struct model_usage usage;
-    int64_t cost;
     char answered_by[128]; // the model as the API names it
     char stop_reason[64];  // of the last message, "": none
 
@@ -100,7 +97,6 @@ void talk_say_end(struct talk *talk, const struct talk_outcome *outcome);
 void talk_write_answer(struct talk *talk, const struct talk_outcome *outcome, struct buf *ret);
 void talk_write_failure(struct talk *talk, const struct failure *failure, struct buf *ret);
 int64_t talk_elapsed_ms(const struct talk *talk);
-void talk_uuid(char ret[TALK_UUID]);
 
 // --- talk-tools.c
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <sodium.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "agents/talk-internal.h"
@@ -13,18 +11,6 @@ enum {
     ANSWER_MAX = 2 * TALK_HISTORY_MAX, // what is too much to be stored is seen by run_end
     RETRIES = 2,                       // of model.h, for "max_retries"
 };
-
-void talk_uuid(char ret[TALK_UUID])
-{
-    uint8_t b[16];
-    char hex[2 * sizeof b + 1];
-    randombytes_buf(b, sizeof b);
-    b[6] = (uint8_t)((b[6] & 0x0f) | 0x40);
-    b[8] = (uint8_t)((b[8] & 0x3f) | 0x80);
-    (void)sodium_bin2hex(hex, sizeof hex, b, sizeof b);
-    (void)snprintf(ret, TALK_UUID, "%.8s-%.4s-%.4s-%.4s-%.12s", hex, hex + 8, hex + 12, hex + 16,
-                   hex + 20);
-}
 
 int64_t talk_elapsed_ms(const struct talk *talk)
 {
@@ -53,8 +39,8 @@ static void begin(struct message *m, const char *type)
 
 static void end(struct talk *talk, struct message *m)
 {
-    char uuid[TALK_UUID];
-    talk_uuid(uuid);
+    char uuid[RUN_ID_MAX];
+    run_make_id(uuid);
     show_str(&m->j, "session_id", talk->session);
     show_str(&m->j, "uuid", uuid);
     json_close_object(&m->j);
@@ -195,7 +181,7 @@ static const char *model_of(const struct talk *talk)
 
 static void write_model_usage(struct json *j, const struct talk *talk)
 {
-    const struct model_usage *u = &talk->usage;
+    const struct model_usage *u = run_usage(talk->run);
     json_open_object(j);
     json_key(j, model_of(talk));
     json_open_object(j);
@@ -205,7 +191,7 @@ static void write_model_usage(struct json *j, const struct talk *talk)
     show_int(j, "cacheCreationInputTokens", u->cache_write + u->cache_write_1h);
     show_int(j, "webSearchRequests", u->searches);
     json_key(j, "costUSD");
-    json_put_double(j, dollars(talk->cost));
+    json_put_double(j, dollars(run_cost(talk->run)));
     show_int(j, "maxOutputTokens", model_max_output(talk->model));
     json_close_object(j);
     json_close_object(j);
@@ -214,7 +200,7 @@ static void write_model_usage(struct json *j, const struct talk *talk)
 static void show_cost(struct json *j, const struct talk *talk)
 {
     json_key(j, "total_cost_usd");
-    json_put_double(j, dollars(talk->cost));
+    json_put_double(j, dollars(run_cost(talk->run)));
 }
 
 static void show_result(struct json *j, const struct talk *talk)
@@ -243,7 +229,7 @@ void talk_say_end(struct talk *talk, const struct talk_outcome *o)
     show_text_or_null(&m.j, "stop_reason", talk->stop_reason);
     show_cost(&m.j, talk);
     json_key(&m.j, "usage");
-    write_usage(&m.j, &talk->usage);
+    write_usage(&m.j, run_usage(talk->run));
     json_key(&m.j, "modelUsage");
     write_model_usage(&m.j, talk);
     show_raw(&m.j, "permission_denials", "[]");
@@ -260,7 +246,7 @@ static void write_metadata(struct json *j, const struct talk *talk)
     show_int(j, "num_turns", talk->turns);
     show_str(j, "model", model_of(talk));
     json_key(j, "usage");
-    write_usage(j, &talk->usage);
+    write_usage(j, run_usage(talk->run));
     show_text_or_null(j, "stop_reason", talk->stop_reason);
     show_str(j, "sandbox_id", talk->sandbox != NULL ? sandbox_row(talk->sandbox)->id : NULL);
     if (talk->messages_cut)

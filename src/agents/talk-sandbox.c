@@ -54,8 +54,10 @@ static void on_made(void *data, struct sandbox *s, bool created, const struct er
         call->talk->sandbox = sandbox_ref(s);
         call->talk->made = true;
         sandbox_wake(s, on_awake, tool_ref(call));
+    } else if (s != NULL) { // nobody will ever know of it
+        sandbox_destroy(s, NULL, NULL);
     }
-    tool_unref(call); // one that is over leaves it: it goes by itself
+    tool_unref(call);
 }
 
 // A box with an interpreter in it costs more than one without.

@@ -12,62 +12,73 @@
 #include "base/mem.h"
 #include "base/show.h"
 
-#define INPUT(properties, required)                                                                \
-    "\"input_schema\":{\"type\":\"object\",\"properties\":{" properties                            \
-    "},\"required\":[" required "]}"
+// --- as the API wants them described
+
+#define TOOL(name, what, properties, required)                                                     \
+    "{\"name\":\"" name "\",\"description\":\"" what "\",\"input_schema\":{\"type\":\"object\","   \
+    "\"properties\":{" properties "},\"required\":[" required "]}}"
 #define TEXT(name, what)   "\"" name "\":{\"type\":\"string\",\"description\":\"" what "\"}"
 #define NUMBER(name, what) "\"" name "\":{\"type\":\"integer\",\"description\":\"" what "\"}"
+#define SWITCH(name, what) "\"" name "\":{\"type\":\"boolean\",\"description\":\"" what "\"}"
+#define PATH               TEXT("file_path", "Absolute, or below /workspace")
+
+static const char about_bash[] =
+    TOOL("Bash",
+         "Runs a command line with bash in the sandbox, in a new shell in /workspace, and answers "
+         "what it printed. Files stay; variables and the working directory do not.",
+         TEXT("command", "The command line") "," NUMBER(
+             "timeout", "Milliseconds until it is killed: 120000 if not given, at most 600000"),
+         "\"command\"");
+static const char about_read[] =
+    TOOL("Read",
+         "Reads a text file in the sandbox. Answers its lines with their numbers, at most 2000 of "
+         "them.",
+         PATH "," NUMBER("offset", "The first line, from 1") "," NUMBER("limit", "How many lines"),
+         "\"file_path\"");
+static const char about_write[] = TOOL(
+    "Write", "Writes a file in the sandbox, replacing what it had; directories above it are made.",
+    PATH "," TEXT("content", "All of its content"), "\"file_path\",\"content\"");
+static const char about_edit[] =
+    TOOL("Edit",
+         "Replaces a text in a file in the sandbox. The text must be in it exactly once, unless "
+         "replace_all is true.",
+         PATH "," TEXT("old_string", "What is there") "," TEXT(
+             "new_string", "What shall be there instead") "," SWITCH("replace_all",
+                                                                     "Every place, not only one"),
+         "\"file_path\",\"old_string\",\"new_string\"");
+static const char about_run_code[] = TOOL(
+    "RunCode",
+    "Runs code in an interpreter in the sandbox that keeps its variables and imports between "
+    "calls. Answers what it printed and the value of its last expression.",
+    TEXT("code", "What to run") "," TEXT("language", "python if not given; javascript, typescript, bash, ...") "," NUMBER(
+        "timeout", "Milliseconds until it is interrupted: 120000 if not given, at most 600000"),
+    "\"code\"");
+#define TASK                                                                                       \
+    TEXT("content", "What is to be done")                                                          \
+    ","                                                                                            \
+    "\"status\":{\"type\":\"string\",\"enum\":[\"pending\",\"in_progress\",\"completed\"]}," TEXT( \
+        "activeForm", "The same while it is being done: Running the tests")
+static const char about_todo_write[] =
+    TOOL("TodoWrite",
+         "Writes down the list of what is to be done and how far each task is. It replaces the "
+         "list there was. For work of several steps.",
+         "\"todos\":{\"type\":\"array\",\"items\":{\"type\":\"object\",\"properties\":{" TASK
+         "},\"required\":[\"content\",\"status\"]}}",
+         "\"todos\"");
+static const char about_web_fetch[] =
+    "{\"type\":\"web_fetch_20250910\",\"name\":\"web_fetch\",\"max_uses\":20}";
+static const char about_web_search[] =
+    "{\"type\":\"web_search_20250305\",\"name\":\"web_search\",\"max_uses\":20}";
 
 static const struct tool tools[] = {
-    {"Bash",
-     "{\"name\":\"Bash\",\"description\":\"Runs a command line with bash in the sandbox, in a new shell "
-     "in /workspace, and answers what it printed. Files stay; variables and the working directory do "
-     "not.\"," INPUT(
-         TEXT("command",                                                  "The command line") "," NUMBER(
-             "timeout",                                                                                           "Milliseconds until it is killed: 120000 if not given, at most 600000"),
-     "\"command\"") "}",
-     true, tool_bash},
-    {"Read",
-     "{\"name\":\"Read\",\"description\":\"Reads a text file in the sandbox. Answers its lines with their "
-     "numbers, at most 2000 of them.\"," INPUT(
-         TEXT("file_path",                                                     "Absolute, or below /workspace") "," NUMBER(
-             "offset",                                                                                                                   "The first line, from 1") "," NUMBER("limit",                                                                                                                                                                                     "How many lines"),
-     "\"file_path\"") "}",
-     true, tool_read},
-    {"Write",
-     "{\"name\":\"Write\",\"description\":\"Writes a file in the sandbox, replacing what it had; directories "
-     "above it are made.\"," INPUT(TEXT("file_path", "Absolute, or below /workspace") "," TEXT(
-                                       "content","All of its content"),
-     "\"file_path\",\"content\"") "}",
-     true, tool_write},
-    {"Edit",
-     "{\"name\":\"Edit\",\"description\":\"Replaces a text in a file in the sandbox. The text must be in it "
-     "exactly once, unless replace_all is true.\"," INPUT(
-         TEXT("file_path",                                                        "Absolute, or below /workspace") "," TEXT("old_string",                                                                                                                "What is there") "," TEXT(
-             "new_string",                                                                                                                                                               "What shall be there instead") ",\"replace_all\":{\"type\":\"boolean\",\"description\":\"Every place, not only one\"}",
-     "\"file_path\",\"old_string\",\"new_string\"") "}",
-     true, tool_edit},
-    {"RunCode",
-     "{\"name\":\"RunCode\",\"description\":\"Runs code in an interpreter in the sandbox that keeps its "
-     "variables and imports between calls. Answers what it printed and the value of its last "
-     "expression.\"," INPUT(
-         TEXT("code",                                    "What to run") "," TEXT("language",                                                                                                                                "python if not given; javascript, typescript, bash, ...") "," NUMBER(
-             "timeout",                                                                                                                                                                                             "Milliseconds until it is interrupted: 120000 if not given, at most 600000"),
-     "\"code\"") "}",
-     true, tool_run_code},
-    {"TodoWrite",
-     "{\"name\":\"TodoWrite\",\"description\":\"Writes down the list of what is to be done and how far each "
-     "task is. It replaces the list there was. For work of several steps.\"," INPUT(
-         "\"todos\":{\"type\":\"array\",\"items\":{\"type\":\"object\",\"properties\":{" TEXT(
-             "content",                                                "What is to be done") ","
-                                   "\"status\":{\"type\":\"string\",\"enum\":[\"pending\",\"in_progress\",\"completed\"]}," TEXT(
-                                       "activeForm", "The same while it is being done: Running the tests") "},\"required\":[\"content\",\"status\"]}}",
-     "\"todos\"") "}",
-     false, tool_todo},
-    {"WebFetch", "{\"type\":\"web_fetch_20250910\",\"name\":\"web_fetch\",\"max_uses\":20}",                                                                false,
-     NULL                                                                                                                                                                                           },
-    {"WebSearch",                                    "{\"type\":\"web_search_20250305\",\"name\":\"web_search\",\"max_uses\":20}",
-     false,                       NULL},
+    {"Bash",      about_bash,       true,  tool_bash    },
+    {"Read",      about_read,       true,  tool_read    },
+    {"Write",     about_write,      true,  tool_write   },
+    {"Edit",      about_edit,       true,  tool_edit    },
+    {"RunCode",   about_run_code,   true,  tool_run_code},
+    {"TodoWrite", about_todo_write, false, tool_todo    },
+    {"WebFetch",  about_web_fetch,  false, NULL         },
+    {"WebSearch", about_web_search, false, NULL         },
 };
 enum { N_TOOLS = sizeof tools / sizeof *tools };
 _Static_assert(N_TOOLS <= 32, "they are bits");

@@ -52,14 +52,10 @@ static void end(struct talk *talk, struct run_end *end, const struct buf *body)
 {
     end->sandbox = talk->sandbox != NULL ? sandbox_row(talk->sandbox)->id : NULL;
     end->model = talk->answered_by[0] != '\0' ? talk->answered_by : talk->model;
-    end->usage = talk->usage;
-    end->cost = talk->cost;
     end->generation_ms = talk->model_ns / NS_PER_MS;
     end->sandbox_ms = talk->tools_ns / NS_PER_MS;
     end->total_ms = talk_elapsed_ms(talk);
     talk->ended = true;
-    agents_cancel(talk->call);
-    talk->call = NULL;
     talk_tools_drop(talk);
     talk_sandbox_done(talk);
     uv_close((uv_handle_t *)talk->timer, free_timer);
@@ -67,11 +63,19 @@ static void end(struct talk *talk, struct run_end *end, const struct buf *body)
     talk_unref(talk);
 }
 
+// What it has used until now is known then.
+static void stop_asking(struct talk *talk)
+{
+    agents_cancel(talk->call);
+    talk->call = NULL;
+}
+
 static void conclude(struct talk *talk, const struct talk_outcome *outcome)
 {
     auto_buf body;
     struct run_end how = {
         .status = 200, .success = outcome->success, .error_code = outcome->error_code};
+    stop_asking(talk);
     talk_say_end(talk, outcome);
     talk_write_answer(talk, outcome, &body);
     end(talk, &how, &body);
@@ -92,6 +96,7 @@ void talk_fail(struct talk *talk, const struct failure *failure)
         .error_code = failure->error_code,
         .error = failure->message,
     };
+    stop_asking(talk);
     talk_say_end(talk, &outcome);
     talk_write_failure(talk, failure, &body);
     end(talk, &how, &body);
@@ -134,9 +139,6 @@ static void collect_text(struct talk *talk)
 
 static void count(struct talk *talk, const struct model_result *r)
 {
-    const char *model = r->model != NULL && r->model[0] != '\0' ? r->model : talk->model;
-    model_usage_add(&talk->usage, &r->usage);
-    talk->cost = model_cost_add(talk->cost, model_cost(model, &r->usage, NULL));
     talk->model_ns += r->total_ns;
     if (r->end == MODEL_DONE && r->model != NULL && model_name_valid(r->model))
         (void)snprintf(talk->answered_by, sizeof talk->answered_by, "%s", r->model);
@@ -305,9 +307,8 @@ static void ask(struct talk *talk)
         return;
     const struct sandbox_row *row = talk->sandbox != NULL ? sandbox_row(talk->sandbox) : NULL;
     const struct agents_ask what = {
-        .tenant = talk->tenant,
+        .run = talk->run,
         .source = "sdk",
-        .request = run_id(talk->run),
         .sandbox = row != NULL ? row->id : NULL,
         .sandbox_number = row != NULL ? row->number : 0,
         .model = talk->model,
@@ -348,7 +349,7 @@ static struct talk *talk_new(struct agents *agents, const struct talk_request *r
         .partial = request->partial,
         .begun_ns = clock_ns(),
     };
-    talk_uuid(talk->session);
+    run_make_id(talk->session);
     buf_init(&talk->messages, 2 * TALK_MESSAGES_MAX);
     buf_init(&talk->todos, TODOS_MAX);
     buf_init(&talk->said, SAID_MAX);

@@ -198,8 +198,7 @@ static void attach(struct call *call, const char *id, uint64_t from)
     if (run != NULL)
         execute_stream(call, run, from);
     else
-        call_error(call, call->idem.process != NULL ? ERROR_OUTCOME_UNKNOWN : ERROR_NOT_FOUND, NULL,
-                   "the events of that request are gone; GET /execute/%.40s has its answer", id);
+        execute_stored(call, id);
 }
 
 bool execute_goes_on(struct call *call)

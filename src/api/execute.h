@@ -12,6 +12,8 @@ void execute_stream(struct call *call, struct run *run, uint64_t from); // from 
 // The stored answer of a run that is not in memory any more, or of one that is over.
 void execute_reply(struct call *call, unsigned status, const char *body, size_t len,
                    int64_t retry_after_ms);
+// As a stream, of one that is not in memory; or why there is none.
+void execute_stored(struct call *call, const char *id);
 // A request that goes on with a stream that was begun: by its Last-Event-ID, or because it repeats
 // an Idempotency-Key. Whether it was one, and has been answered.
 bool execute_goes_on(struct call *call);

@@ -4,8 +4,8 @@
 #pragma once
 
 #include "api/call.h"
-#include "sandbox/hand-long.h"
 #include "api/file-path.h"
+#include "sandbox/hand-long.h"
 #include "sandbox/hand.h"
 
 struct hand_answer;

@@ -21,10 +21,10 @@ enum {
     PIECE = 64 * 1024,
 };
 
-static void missing(struct call *call)
+static void missing(struct call *call, const char *id)
 {
     call_error(call, ERROR_NOT_FOUND, NULL, "there is no result '%.80s': GET /execute lists them",
-               call->param[0]);
+               id);
 }
 
 static struct run *find_run(struct call *call)
@@ -88,15 +88,27 @@ static void show_result(struct json *j, const struct result_row *row)
 }
 
 struct page {
+    const struct call *call;
     struct json *j;
     unsigned n, max;
     char last[EDGE_NAME_MAX + 1];
     bool more;
 };
 
+// One that nobody works on any more has an end that could not be stored.
+static enum result_state state_of(const struct call *call, const struct result_row *row)
+{
+    struct agents *agents = call->api->agents;
+    const struct run *run = agents != NULL ? run_find(agents, row->tenant, row->id) : NULL;
+    bool is_open = run != NULL && !run_has_ended(run);
+    return row->state == RESULT_RUNNING && !is_open ? RESULT_LOST : row->state;
+}
+
 static int see_result(void *data, const struct result_row *row)
 {
     struct page *page = data;
+    struct result_row shown = *row; // lent
+    shown.state = state_of(page->call, row);
     if (page->n == page->max) {
         page->more = true;
         return 1;
@@ -104,7 +116,7 @@ static int see_result(void *data, const struct result_row *row)
     page->n++;
     (void)snprintf(page->last, sizeof page->last, "%s", row->id);
     json_open_object(page->j);
-    show_result(page->j, row);
+    show_result(page->j, &shown);
     json_close_object(page->j);
     return 0;
 }
@@ -114,7 +126,7 @@ static void list(struct call *call, const struct result_query *query, unsigned m
     struct buf buf;
     struct json j;
     struct err err = {0};
-    struct page page = {.j = &j, .max = max};
+    struct page page = {.call = call, .j = &j, .max = max};
     buf_init(&buf, SHOW_MAX);
     json_init(&j, &buf);
     json_open_object(&j);
@@ -139,7 +151,7 @@ static int check_before(struct call *call, const char *before)
     struct result_row row = {0};
     if (before == NULL)
         return 0;
-    int r = db_result_get(call->api->db, call->tenant, before, &row, &err);
+    int r = db_result_head(call->api->db, call->tenant, before, &row, &err);
     result_row_done(&row);
     if (r < 0)
         call_fail(call, &err);
@@ -228,8 +240,6 @@ static void reply_stored(struct call *call, const struct result_row *row)
     unsigned status = row->status >= 200 && row->status < 600 ? (unsigned)row->status : 200;
     const char *body = row->body != NULL ? row->body : "{}";
     size_t len = row->body != NULL ? row->body_len : 2;
-    if (is_scarce(call, len))
-        return;
     if (!call_accepts(call, "text/event-stream")) {
         execute_reply(call, status, body, len, 0);
         return;
@@ -269,6 +279,49 @@ static void reply_ended(struct call *call, const struct run *run)
         execute_reply(call, status, body, len, retry_after_ms);
 }
 
+// Read only when there is room for it: reading takes its time, too.
+static void read_and_reply(struct call *call, const char *id, size_t len)
+{
+    struct err err = {0};
+    struct result_row row = {0};
+    if (is_scarce(call, len))
+        return;
+    int r = db_result_get(call->api->db, call->tenant, id, &row, &err);
+    if (r < 0)
+        call_fail(call, &err);
+    else if (r == 0)
+        missing(call, id);
+    else
+        reply_stored(call, &row);
+    result_row_done(&row);
+}
+
+static void reply_lost(struct call *call)
+{
+    call_error(call, ERROR_RESULT_LOST, NULL,
+               "the server ended while this ran: its answer is lost, ask again");
+}
+
+void execute_stored(struct call *call, const char *id)
+{
+    struct err err = {0};
+    struct result_row row = {0};
+    int r = db_result_head(call->api->db, call->tenant, id, &row, &err);
+    if (r < 0)
+        call_fail(call, &err);
+    else if (r > 0 && row.state == RESULT_DONE)
+        read_and_reply(call, id, row.body_len);
+    else if (call->idem.process != NULL)
+        call_error(call, ERROR_OUTCOME_UNKNOWN, NULL,
+                   "the first request with this Idempotency-Key was running when the server ended, "
+                   "or its result was removed: use another key");
+    else if (r > 0)
+        reply_lost(call);
+    else
+        missing(call, id);
+    result_row_done(&row);
+}
+
 // One that has ended and is still in memory knows more than its row; but when that was removed it
 // is gone.
 static void reply_row(struct call *call, struct run *run, const struct result_row *row)
@@ -278,10 +331,9 @@ static void reply_row(struct call *call, struct run *run, const struct result_ro
     else if (run != NULL)
         reply_ended(call, run);
     else if (row->state == RESULT_DONE)
-        reply_stored(call, row);
+        read_and_reply(call, row->id, row->body_len);
     else
-        call_error(call, ERROR_RESULT_LOST, NULL,
-                   "the server ended while this ran: its answer is lost, ask again");
+        reply_lost(call);
 }
 
 void handle_result_get(struct call *call)
@@ -296,11 +348,11 @@ void handle_result_get(struct call *call)
             reply_state(call, 202, "running");
         return;
     }
-    int r = db_result_get(call->api->db, call->tenant, call->param[0], &row, &err);
+    int r = db_result_head(call->api->db, call->tenant, call->param[0], &row, &err);
     if (r < 0)
         call_fail(call, &err);
     else if (r == 0)
-        missing(call);
+        missing(call, call->param[0]);
     else
         reply_row(call, run, &row);
     result_row_done(&row);
@@ -322,7 +374,7 @@ void handle_result_delete(struct call *call)
     if (r < 0)
         call_fail(call, &err);
     else if (r == 0)
-        missing(call);
+        missing(call, call->param[0]);
     else
         reply_state(call, 200, "removed");
 }

@@ -173,7 +173,9 @@ static bool is_port(const char *text, size_t len)
 
 static bool is_url(const char *text)
 {
-    size_t scheme = strncmp(text, "https://", 8) == 0 ? 8 : strncmp(text, "http://", 7) == 0 ? 7 : 0;
+    size_t scheme = strncmp(text, "https://", 8) == 0  ? 8
+                    : strncmp(text, "http://", 7) == 0 ? 7
+                                                       : 0;
     const char *host = text + scheme;
     size_t len = strcspn(host, "/");
     bool is_address = host[0] == '[';

@@ -36,6 +36,7 @@ enum { FD_KEEPER = 3, FD_CONF, FD_TCP, FD_UNIX };
 // some of their own.
 enum { FILE_MOVERS = 4, RELAY_MOVERS = 2 };
 enum { CONF_MAX = 64 * 1024, CHECKPOINT_MS = 5000, DRAIN_LOOK_MS = 20 };
+enum { TELL_MS = 3000 }; // for what was cancelled at the end to be stored, and told
 
 struct daemon {
     struct conf conf;
@@ -56,7 +57,7 @@ struct daemon {
     uv_signal_t term, interrupt;
     uv_timer_t checkpoint, drain;
     uv_work_t checkpoint_work;
-    bool checkpointing, draining, stopped;
+    bool checkpointing, draining, cancelling, stopped;
     int64_t drain_until_ns;
     int64_t run;
     int exit_code;
@@ -110,12 +111,33 @@ static void on_stopped(void *data)
     uv_stop(&d->loop);
 }
 
+// What is asked of a model counts also when nobody waits for it.
+static unsigned count_runs(const struct daemon *d)
+{
+    struct agents_stats stats = {0};
+    if (d->agents != NULL)
+        agents_stats(d->agents, &stats);
+    return stats.open;
+}
+
+static void cancel_runs(struct daemon *d)
+{
+    d->cancelling = true;
+    d->drain_until_ns = clock_ns() + TELL_MS * NS_PER_MS;
+    agents_stop(d->agents);
+}
+
 static void on_drain(uv_timer_t *timer)
 {
     struct daemon *d = timer->data;
     unsigned active = d->http != NULL ? http_active(d->http) : 0;
-    if (active > 0 && clock_ns() < d->drain_until_ns)
+    unsigned runs = count_runs(d);
+    if (active + runs > 0 && clock_ns() < d->drain_until_ns)
         return;
+    if (runs > 0 && !d->cancelling) {
+        cancel_runs(d);
+        return;
+    }
     (void)uv_timer_stop(timer);
     if (d->fleet != NULL)
         fleet_stop(d->fleet, on_stopped, d);

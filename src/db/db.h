@@ -287,6 +287,9 @@ int db_result_end(struct db *db, const struct result_row *row,
                   struct err *err); // all but tenant, id, kind, title, created; not synced
 int db_result_get(struct db *db, int64_t tenant, const char *id, struct result_row *ret,
                   struct err *err);                                                // 1, 0
+// Without its body, however long that is; body_len says it.
+int db_result_head(struct db *db, int64_t tenant, const char *id, struct result_row *ret,
+                   struct err *err);                                               // 1, 0
 int db_result_del(struct db *db, int64_t tenant, const char *id, struct err *err); // synced; 1, 0
 // All that run, of other daemons than this, are lost. How many in ret (may be NULL).
 int db_result_lose(struct db *db, int64_t run, int64_t *ret, struct err *err);

@@ -58,6 +58,13 @@ static void read_whole(struct call *call, void *ret_row)
     row->body = get_blob(call, &row->body_len);
 }
 
+static void read_size(struct call *call, void *ret_row)
+{
+    struct result_row *row = ret_row;
+    read_head(call, row);
+    row->body_len = (size_t)get_int(call);
+}
+
 // What is known when it ends, in the order of HEAD.
 static void put_rest(struct call *call, const struct result_row *row)
 {
@@ -88,6 +95,7 @@ static void row_done(void *row)
 }
 
 static const struct row_kind head_kind = {sizeof(struct result_row), read_head, row_done};
+static const struct row_kind size_kind = {sizeof(struct result_row), read_size, row_done};
 static const struct row_kind whole_kind = {sizeof(struct result_row), read_whole, row_done};
 
 // -- room
@@ -189,6 +197,18 @@ int db_result_get(struct db *db, int64_t tenant, const char *id, struct result_r
     put_text(&call, id);
     put_int(&call, tenant);
     return call_row(&call, &whole_kind, ret, err);
+}
+
+int db_result_head(struct db *db, int64_t tenant, const char *id, struct result_row *ret,
+                   struct err *err)
+{
+    auto_call call;
+    if (call_start(&call, db, STMT_RESULT_HEAD,
+                   "SELECT " HEAD ", size FROM results WHERE id = ? AND tenant = ?", err) < 0)
+        return -1;
+    put_text(&call, id);
+    put_int(&call, tenant);
+    return call_row(&call, &size_kind, ret, err);
 }
 
 int db_result_del(struct db *db, int64_t tenant, const char *id, struct err *err)

@@ -5,6 +5,13 @@
 
 #include "db/schema-internal.h"
 
+// A sum of spend_hours: with what is new, and never beyond its bound.
+#define ADDED(column) " " column " = min(" column " + excluded." column ", 4000000000000000000),"
+#define ALL_ADDED                                                                                  \
+    ADDED("input")                                                                                 \
+    ADDED("output") ADDED("cache_write") ADDED("cache_write_1h") ADDED("cache_read")               \
+        ADDED("searches") ADDED("fetches") ADDED("cost")
+
 enum { APPLICATION_ID = 0x43617931 }; // "Cay1", which file(1) can tell
 
 static const char *const steps[] = {
@@ -203,7 +210,6 @@ static const char *const steps[] = {
     " PRIMARY KEY (tenant, hour, source, model)"
     ") STRICT, WITHOUT ROWID;"
     "CREATE INDEX spend_hours_age ON spend_hours (hour);"
-#define ADDED(column) " " column " = min(" column " + excluded." column ", 4000000000000000000)"
     // Who can make up names of models has so many of them an hour; the others are one.
     "CREATE TRIGGER spend_sum AFTER INSERT ON spend BEGIN"
     " INSERT INTO spend_hours SELECT new.tenant, new.time_ms / 3600000, new.source,"
@@ -215,25 +221,23 @@ static const char *const steps[] = {
     "  1, new.input, new.output, new.cache_write, new.cache_write_1h, new.cache_read,"
     "  new.searches, new.fetches, new.cost, new.time_ms, new.time_ms WHERE true"
     " ON CONFLICT DO UPDATE SET"
-    "  requests = requests + 1," ADDED("input") "," ADDED("output") "," ADDED("cache_write") "," ADDED("cache_write_1h") "," ADDED(
-        "cache_read") "," ADDED("searches") "," ADDED("fetches") "," ADDED("cost") ","
-                                                                                   "  first_ms = min(first_ms, excluded.first_ms), last_ms = max(last_ms, excluded.last_ms);"
-                                                                                   " UPDATE sandboxes SET"
-                                                                                   "  spent_cost = min(spent_cost + new.cost, 4000000000000000000),"
-                                                                                   "  spent_tokens = min(spent_tokens + new.input + new.output + new.cache_write"
-                                                                                   "   + new.cache_write_1h + new.cache_read, 4000000000000000000)"
-                                                                                   "  WHERE number = new.sandbox_number AND tenant = new.tenant;"
-                                                                                   " END;"
-#undef ADDED
+    "  requests = requests + 1," ALL_ADDED
+    "  first_ms = min(first_ms, excluded.first_ms), last_ms = max(last_ms, excluded.last_ms);"
+    " UPDATE sandboxes SET"
+    "  spent_cost = min(spent_cost + new.cost, 4000000000000000000),"
+    "  spent_tokens = min(spent_tokens + new.input + new.output + new.cache_write"
+    "   + new.cache_write_1h + new.cache_read, 4000000000000000000)"
+    "  WHERE number = new.sandbox_number AND tenant = new.tenant;"
+    " END;"
 
-                                                                                   "CREATE TABLE codes ("
-                                                                                   " seq INTEGER PRIMARY KEY AUTOINCREMENT,"
-                                                                                   " key BLOB NOT NULL UNIQUE,"
-                                                                                   " tenant INTEGER NOT NULL,"
-                                                                                   " code TEXT NOT NULL,"
-                                                                                   " made_ms INTEGER NOT NULL"
-                                                                                   ") STRICT;"
-                                                                                   "CREATE INDEX codes_age ON codes (made_ms);",
+    "CREATE TABLE codes ("
+    " seq INTEGER PRIMARY KEY AUTOINCREMENT,"
+    " key BLOB NOT NULL UNIQUE,"
+    " tenant INTEGER NOT NULL,"
+    " code TEXT NOT NULL,"
+    " made_ms INTEGER NOT NULL"
+    ") STRICT;"
+    "CREATE INDEX codes_age ON codes (made_ms);",
 };
 
 enum { VERSION = sizeof steps / sizeof steps[0] };

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/log.h"
 #include "egress/egress-internal.h"
+#include "egress/spend.h"
 #include "model/meter.h"
 
 enum {
@@ -198,10 +198,7 @@ int bill_payload(void *data, enum exchange_way way, const void *bytes, size_t le
 static void write_down(struct conn *conn, const struct meter_reading *reading)
 {
     const struct bill *bill = conn->bill;
-    struct sandbox *s = conn->outlet->s;
-    const struct sandbox_row *sandbox = sandbox_row(s);
-    const struct model_usage *u = &reading->usage;
-    struct err err = {0};
+    const struct sandbox_row *sandbox = sandbox_row(conn->outlet->s);
     struct spend_row row = {
         .tenant = sandbox->tenant,
         .sandbox_number = sandbox->number,
@@ -209,20 +206,8 @@ static void write_down(struct conn *conn, const struct meter_reading *reading)
         .request = (char *)(uintptr_t)(bill->request_id[0] != '\0' ? bill->request_id : NULL),
         .source = (char *)(uintptr_t) "box",
         .model = (char *)(uintptr_t)reading->model,
-        .input = u->input,
-        .output = u->output,
-        .cache_write = u->cache_write,
-        .cache_write_1h = u->cache_write_1h,
-        .cache_read = u->cache_read,
-        .searches = u->searches,
-        .fetches = u->fetches,
-        .cost = model_cost(reading->model, u, NULL),
-        .time_ms = db_now_ms(),
     };
-    if (db_spend_add(fleet_db(conn->outlet->egress->config.fleet), &row, &err) < 0)
-        log_line(LOG_ERROR, "what was spent cannot be written down", "sandbox", sandbox->id,
-                 "error", err.msg, NULL);
-    sandbox_spent(s, row.cost, model_usage_tokens(u));
+    spend_write(conn->outlet->egress->config.fleet, &row, &reading->usage);
 }
 
 void bill_drop(struct conn *conn)

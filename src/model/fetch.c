@@ -229,7 +229,8 @@ static void set_callbacks(struct fetch *fetch)
 {
     SET(fetch, CURLOPT_PRIVATE, fetch);
     SET(fetch, CURLOPT_NOSIGNAL, 1L);
-    // Else whoever gives up while a name is looked up waits for the answer, and all others with him.
+    // Else whoever gives up while a name is looked up waits for the answer, and all others with
+    // him.
     SET(fetch, CURLOPT_QUICK_EXIT, 1L);
     SET(fetch, CURLOPT_ERRORBUFFER, fetch->error);
     SET(fetch, CURLOPT_HEADERFUNCTION, on_header);

@@ -210,7 +210,7 @@ static bool is_usable(const struct model_keys *keys)
     return keys->access.header != NULL && !keys->is_refused && !is_expired(keys, 0);
 }
 
-static void end_renewal(struct model_keys *keys, const struct err *err)
+static void drop_renewal(struct model_keys *keys)
 {
     fetch_free(keys->fetch);
     keys->fetch = NULL;
@@ -218,6 +218,11 @@ static void end_renewal(struct model_keys *keys, const struct err *err)
     if (keys->answer.data != NULL)
         sodium_memzero(keys->answer.data, keys->answer.len);
     buf_done(&keys->answer);
+}
+
+static void end_renewal(struct model_keys *keys, const struct err *err)
+{
+    drop_renewal(keys);
     if (err != NULL) {
         keys->failure = *err;
         keys->failed_ns = clock_ns();
@@ -445,13 +450,10 @@ void model_keys_close(struct model_keys *keys)
     if (keys == NULL)
         return;
     (void)err_set(&err, ERR_UNAVAILABLE, "the server is stopping");
-    fetch_free(keys->fetch);
-    keys->fetch = NULL;
+    drop_renewal(keys);
     tell_waiting(keys, &err);
     model_access_done(&keys->access);
     wipe(&keys->refresh);
-    wipe(&keys->body);
-    buf_done(&keys->answer);
     free(keys->token_url);
     free(keys->client_id);
     free(keys);

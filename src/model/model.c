@@ -65,7 +65,8 @@ struct model_call {
     struct fetch_head head; // of the last fetch
     struct stream *stream;  // of this attempt; NULL: the answer is not streamed
     struct buf plain;
-    size_t held; // bytes of both, in model->held
+    size_t held;              // bytes of both, in model->held
+    struct model_usage spent; // by attempts that broke
 };
 
 static void on_timer(uv_timer_t *timer);
@@ -142,7 +143,7 @@ static void tell(struct model_call *call, const struct message *message, struct 
     fault_hide(fault->type, call->access.header);
     memcpy(id, call->head.request_id, sizeof id);
     fault_hide(id, call->access.header);
-    const struct model_result result = {
+    struct model_result result = {
         .end = fault->end,
         .status = call->head.status,
         .error_type = fault->type,
@@ -161,6 +162,7 @@ static void tell(struct model_call *call, const struct message *message, struct 
         .usage = message->usage,
         .usage_json = message->usage_json,
     };
+    model_usage_add(&result.usage, &call->spent);
     call->done(call->data, &result);
 }
 
@@ -226,6 +228,17 @@ static void tell_again(struct model_call *call, int64_t delay_ms)
         call->event(call->data, &event);
 }
 
+// An attempt that broke was paid for, too.
+static void put_by(struct model_call *call)
+{
+    struct model_usage used;
+    model_used(call, &used);
+    call->spent = used;
+    stream_free(call->stream);
+    call->stream = NULL;
+    count_held(call);
+}
+
 static void fail(struct model_call *call, struct fault *fault)
 {
     drop_fetch(call);
@@ -236,6 +249,7 @@ static void fail(struct model_call *call, struct fault *fault)
         finish_failed(call, fault);
         return;
     }
+    put_by(call);
     call->state = CALL_WAITING;
     call->at_ns = now + wait * NS_PER_MS;
     arm(call);
@@ -528,9 +542,11 @@ struct model_call *model_ask(struct model *model, const struct model_request *re
 
 void model_used(const struct model_call *call, struct model_usage *ret)
 {
-    *ret = (struct model_usage){0};
+    struct model_usage now = {0};
     if (call->stream != NULL)
-        stream_usage(call->stream, ret);
+        stream_usage(call->stream, &now);
+    *ret = call->spent;
+    model_usage_add(ret, &now);
 }
 
 void model_cancel(struct model_call *call)

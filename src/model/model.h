@@ -67,8 +67,9 @@ struct model_result { // lent for the callback
     size_t content_len;
     const char *stop_reason;  // "end_turn", "tool_use", "max_tokens", "refusal", "pause_turn", ...
     const char *stop_details; // JSON, "null": none
-    struct model_usage usage; // known also of a broken stream, as far as it was told
-    const char *usage_json;   // as the API told it, "{}": nothing
+    // Of all attempts together; known also of a broken stream, as far as it was told.
+    struct model_usage usage;
+    const char *usage_json; // as the API told it, "{}": nothing
 };
 
 enum model_event_type {

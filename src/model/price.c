@@ -14,33 +14,34 @@ struct model_row {
     const char *id;
     int32_t context, max_output; // tokens
     struct rates rates;
-    // Above so many tokens of prompt everything costs `long_factor` times as much; 0: never.
-    int32_t long_prompt, long_factor;
+    // Above so many tokens of prompt everything costs LONG_FACTOR times as much.
+    int32_t long_prompt;
 };
 
 enum { SEARCH_COST = 10 * 1000 * 1000, NAME_MAX_LEN = 127, DATE_LEN = 8 };
+enum { NEVER = 0, LONG_FACTOR = 5 };
 enum { LARGE = 1000 * 1000, SMALL = 200 * 1000, OUT_128K = 128 * 1000, OUT_64K = 64 * 1000 };
 
 // The first is the dearest in every column: what is not in the table costs as much.
 static const struct model_row table[] = {
-    {"claude-fable-5",    LARGE, OUT_64K,  {10000, 50000, 12500, 20000, 1000}},
-    {"claude-mythos-5",   LARGE, OUT_64K,  {10000, 50000, 12500, 20000, 1000}},
-    {"claude-fable-5-1",  LARGE, OUT_64K,  {10000, 50000, 12500, 20000, 250} },
-    {"claude-mythos-5-1", LARGE, OUT_64K,  {10000, 50000, 12500, 20000, 250} },
-    {"claude-fable-5-2",  LARGE, OUT_128K, {8000, 40000, 10000, 16000, 200}  },
-    {"claude-mythos-5-2", LARGE, OUT_128K, {8000, 40000, 10000, 16000, 200}  },
-    {"claude-opus-5-5",   LARGE, OUT_128K, {4000, 20000, 5000, 8000, 200}    },
-    {"claude-opus-5",     LARGE, OUT_64K,  {5000, 25000, 6250, 10000, 500}   },
-    {"claude-opus-4-8",   LARGE, OUT_64K,  {5000, 25000, 6250, 10000, 500}   },
-    {"claude-opus-4-7",   LARGE, OUT_64K,  {5000, 25000, 6250, 10000, 500}   },
-    {"claude-opus-4-6",   SMALL, OUT_64K,  {5000, 25000, 6250, 10000, 500}   },
-    {"claude-opus-4-5",   SMALL, OUT_64K,  {5000, 25000, 6250, 10000, 500}   },
-    {"claude-sonnet-5-5", LARGE, OUT_128K, {2000, 10000, 2500, 4000, 100}    },
-    {"claude-sonnet-5",   LARGE, OUT_64K,  {2000, 10000, 2500, 4000, 200}    },
-    {"claude-sonnet-4-6", SMALL, OUT_64K,  {3000, 15000, 3750, 6000, 300}    },
-    {"claude-sonnet-4-5", SMALL, OUT_64K,  {3000, 15000, 3750, 6000, 300}    },
-    {"claude-haiku-5-5",  LARGE, OUT_128K, {100, 500, 125, 200, 10},           100 * 1000, 5},
-    {"claude-haiku-4-5",                  SMALL,                       OUT_64K,              {1000, 5000, 1250, 2000, 100}                         },
+    {"claude-fable-5",    LARGE, OUT_64K,  {10000, 50000, 12500, 20000, 1000}, NEVER     },
+    {"claude-mythos-5",   LARGE, OUT_64K,  {10000, 50000, 12500, 20000, 1000}, NEVER     },
+    {"claude-fable-5-1",  LARGE, OUT_64K,  {10000, 50000, 12500, 20000, 250},  NEVER     },
+    {"claude-mythos-5-1", LARGE, OUT_64K,  {10000, 50000, 12500, 20000, 250},  NEVER     },
+    {"claude-fable-5-2",  LARGE, OUT_128K, {8000, 40000, 10000, 16000, 200},   NEVER     },
+    {"claude-mythos-5-2", LARGE, OUT_128K, {8000, 40000, 10000, 16000, 200},   NEVER     },
+    {"claude-opus-5-5",   LARGE, OUT_128K, {4000, 20000, 5000, 8000, 200},     NEVER     },
+    {"claude-opus-5",     LARGE, OUT_64K,  {5000, 25000, 6250, 10000, 500},    NEVER     },
+    {"claude-opus-4-8",   LARGE, OUT_64K,  {5000, 25000, 6250, 10000, 500},    NEVER     },
+    {"claude-opus-4-7",   LARGE, OUT_64K,  {5000, 25000, 6250, 10000, 500},    NEVER     },
+    {"claude-opus-4-6",   SMALL, OUT_64K,  {5000, 25000, 6250, 10000, 500},    NEVER     },
+    {"claude-opus-4-5",   SMALL, OUT_64K,  {5000, 25000, 6250, 10000, 500},    NEVER     },
+    {"claude-sonnet-5-5", LARGE, OUT_128K, {2000, 10000, 2500, 4000, 100},     NEVER     },
+    {"claude-sonnet-5",   LARGE, OUT_64K,  {2000, 10000, 2500, 4000, 200},     NEVER     },
+    {"claude-sonnet-4-6", SMALL, OUT_64K,  {3000, 15000, 3750, 6000, 300},     NEVER     },
+    {"claude-sonnet-4-5", SMALL, OUT_64K,  {3000, 15000, 3750, 6000, 300},     NEVER     },
+    {"claude-haiku-4-5",  SMALL, OUT_64K,  {1000, 5000, 1250, 2000, 100},      NEVER     },
+    {"claude-haiku-5-5",  LARGE, OUT_128K, {100, 500, 125, 200, 10},           100 * 1000},
 };
 
 static const struct {
@@ -125,7 +126,7 @@ static int64_t count(int64_t n)
     return n > 0 ? n : 0;
 }
 
-static int64_t prompt_tokens(const struct model_usage *usage)
+int64_t model_usage_prompt(const struct model_usage *usage)
 {
     int64_t n = sum(count(usage->input), count(usage->cache_write));
     return sum(sum(n, count(usage->cache_write_1h)), count(usage->cache_read));
@@ -144,8 +145,8 @@ int64_t model_cost(const char *id, const struct model_usage *usage, bool *ret_kn
     cost = sum(cost, price(usage->cache_write, rates->write));
     cost = sum(cost, price(usage->cache_write_1h, rates->write_1h));
     cost = sum(cost, price(usage->cache_read, rates->read));
-    if (row->long_prompt > 0 && prompt_tokens(usage) > row->long_prompt)
-        cost = price(cost, row->long_factor);
+    if (row->long_prompt != NEVER && model_usage_prompt(usage) > row->long_prompt)
+        cost = price(cost, LONG_FACTOR);
     return sum(cost, price(usage->searches, SEARCH_COST));
 }
 
@@ -163,7 +164,7 @@ int64_t model_context(const char *id)
 
 int64_t model_usage_tokens(const struct model_usage *usage)
 {
-    return sum(prompt_tokens(usage), count(usage->output));
+    return sum(model_usage_prompt(usage), count(usage->output));
 }
 
 int64_t model_cost_add(int64_t a, int64_t b)

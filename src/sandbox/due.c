@@ -47,12 +47,10 @@ void due_sweep(struct fleet *fleet)
 
 // --- money
 
-void sandbox_spent(struct sandbox *s, int64_t cost, int64_t tokens)
+static void add(int64_t *sum, int64_t one)
 {
-    if (__builtin_add_overflow(s->row.spent_cost, cost, &s->row.spent_cost))
-        s->row.spent_cost = INT64_MAX;
-    if (__builtin_add_overflow(s->row.spent_tokens, tokens, &s->row.spent_tokens))
-        s->row.spent_tokens = INT64_MAX;
+    if (__builtin_add_overflow(*sum, one, sum))
+        *sum = INT64_MAX;
 }
 
 int fleet_spend(struct fleet *fleet, const struct spend_row *row, struct err *err)
@@ -60,11 +58,12 @@ int fleet_spend(struct fleet *fleet, const struct spend_row *row, struct err *er
     // One that is loaded later reads the counters with this in them.
     struct sandbox *s =
         row->sandbox != NULL ? fleet_in_memory(fleet, row->tenant, row->sandbox) : NULL;
-    if (db_spend_add(fleet->config.db, row, err) < 0)
-        return -1;
-    if (s != NULL && s->row.number == row->sandbox_number)
-        sandbox_spent(s, row->cost,
-                      row->input + row->output + row->cache_write + row->cache_write_1h +
-                          row->cache_read);
-    return 0;
+    int r = db_spend_add(fleet->config.db, row, err);
+    // Also when that fails: a full disk is no way around a budget.
+    if (s != NULL && s->row.number == row->sandbox_number) {
+        add(&s->row.spent_cost, row->cost);
+        add(&s->row.spent_tokens,
+            row->input + row->output + row->cache_write + row->cache_write_1h + row->cache_read);
+    }
+    return r;
 }

@@ -175,7 +175,7 @@ static void waiters_free(struct waiter *w)
     }
 }
 
-static void sandbox_free(struct sandbox *s)
+static void sandbox_empty(struct sandbox *s)
 {
     waiters_free(s->wakers); // there are some only when the fleet goes: nobody is told any more
     waiters_free(s->sleepers);
@@ -186,6 +186,11 @@ static void sandbox_free(struct sandbox *s)
     sandbox_row_done(&s->row);
     exec_env_free(s->env);
     free(s->key);
+}
+
+static void sandbox_free(struct sandbox *s)
+{
+    sandbox_empty(s);
     free(s);
 }
 
@@ -199,8 +204,12 @@ void sandbox_unref(struct sandbox *s)
 {
     if (s == NULL || --s->refs > 0)
         return;
-    if (s->state == STATE_GONE)
-        sandbox_free(s); // others are forgotten by the ticker: who has looked one up may use it
+    if (s->state != STATE_GONE)
+        return; // it is forgotten by the ticker: who has looked one up may use it
+    if (s->fleet != NULL)
+        sandbox_free(s);
+    else
+        free(s); // what it had went with the fleet
 }
 
 void fleet_remove(struct sandbox *s)
@@ -474,6 +483,19 @@ void fleet_stop(struct fleet *fleet, void (*done)(void *data), void *data)
     fleet_check_stopped(fleet);
 }
 
+// Work on threads may still hold one, and lets it go when the loop runs for the last time.
+static void leave_to_others(struct sandbox *s)
+{
+    sandbox_empty(s);
+    if (s->refs == 0) {
+        free(s);
+        return;
+    }
+    s->state = STATE_GONE;
+    s->box = NULL;
+    s->fleet = NULL;
+}
+
 void fleet_free(struct fleet *fleet)
 {
     size_t at = 0;
@@ -491,7 +513,7 @@ void fleet_free(struct fleet *fleet)
             box_link_free(s->box);
         }
         fleet_remove(s);
-        sandbox_free(s);
+        leave_to_others(s);
     }
     for (unsigned i = 0; i < fleet->n_ready; i++)
         fd_close(fleet->ready[i].guest);

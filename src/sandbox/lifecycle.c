@@ -380,7 +380,8 @@ void sandbox_destroy(struct sandbox *s, sandbox_fn fn, void *data)
     struct err err = {0};
     if (s->state == STATE_GONE) {
         (void)err_set(&err, ERR_NOT_FOUND, "sandbox '%.128s' was destroyed", s->row.id);
-        fn(data, NULL, false, &err);
+        if (fn != NULL)
+            fn(data, NULL, false, &err);
         return;
     }
     wait_in(&s->destroyers, fn, data, false, 0);

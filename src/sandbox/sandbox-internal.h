@@ -129,7 +129,7 @@ struct sandbox *fleet_add(struct fleet *fleet, struct sandbox_row *row);
 // In memory or from its row. NULL: there is none (err untouched), or err.
 struct sandbox *fleet_look_up(struct fleet *fleet, int64_t tenant, const char *id, struct err *err);
 struct sandbox *fleet_in_memory(struct fleet *fleet, int64_t tenant, const char *id); // or NULL
-struct tenant *fleet_tenant(struct fleet *fleet, int64_t number, struct err *err); // NULL: err
+struct tenant *fleet_tenant(struct fleet *fleet, int64_t number, struct err *err);    // NULL: err
 void fleet_quotas(struct fleet *fleet, struct tenant *tenant, const struct tenant_row *row);
 void name_make(char *ret, size_t size, const char *prefix); // prefix and 12 random letters
 int fleet_logs_fd(const struct fleet *fleet);

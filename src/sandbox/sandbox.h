@@ -132,7 +132,7 @@ bool sandbox_is_up(const struct sandbox *s);                    // it has one, w
 // as activity.
 void sandbox_wake(struct sandbox *s, sandbox_fn fn, void *data);
 void sandbox_sleep(struct sandbox *s, const char *why, sandbox_fn fn, void *data); // fn may be NULL
-void sandbox_destroy(struct sandbox *s, sandbox_fn fn, void *data);
+void sandbox_destroy(struct sandbox *s, sandbox_fn fn, void *data); // fn may be NULL
 void sandbox_patch(struct sandbox *s, const struct sandbox_settings *settings, unsigned which,
                    sandbox_fn fn, void *data);
 
@@ -143,8 +143,6 @@ void sandbox_usage(struct sandbox *s, sandbox_usage_fn fn, void *data);
 // What was spent on models, as db_spend_add, known at once to whoever has the sandbox in memory,
 // too.
 int fleet_spend(struct fleet *fleet, const struct spend_row *row, struct err *err);
-// The copy in memory alone, of one whose row db_spend_add has changed.
-void sandbox_spent(struct sandbox *s, int64_t cost, int64_t tokens);
 
 // Activity: something is at work for it until sandbox_idle. It does not fall asleep meanwhile.
 void sandbox_busy(struct sandbox *s);

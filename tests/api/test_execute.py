@@ -269,6 +269,15 @@ def test_trouble_that_passes(asked, model):
         assert len(model.messages(answer["question"])) == 2
 
 
+def test_what_broke_is_paid_for_too(asked):
+    """The API counts what it has written, whether or not it arrived."""
+    markers = "[[usage: in=1000 out=50]] [[code: print('x')]]"
+    whole = ask(asked, markers)["metrics"]
+    broken = ask(asked, f"[[break: 4 times=1]] {markers}")["metrics"]
+    assert whole["input_tokens"] == 1000 and broken["input_tokens"] == 2000
+    assert whole["output_tokens"] == 50 and broken["output_tokens"] >= 50
+
+
 def test_a_stream_that_always_breaks_is_no_success(asked):
     reply = asked("POST", "/execute", {"question": unique("[[break: 5]] [[code: print('half of it')]]")})
     reply.error(502, "API_ERROR")

@@ -455,7 +455,7 @@ def test_files_of_any_name_and_number(asked, question):
 
 # -- what is done to a sandbox while there is a question in it
 
-SLOW_LIST = "import os\nfor n in range(20000): open(f'/workspace/s{n}', 'w').close()\nprint('up', flush=True)\n"
+SLOW_LIST = "import os\nfor n in range(4000): open(f'/workspace/s{n}', 'w').close()\nprint('up', flush=True)\n"
 PHASES = {  # what is said before it is let go on, and after; the event by which it has begun
     "waiting": (STREAM + start() + open_block() + delta("print('a', flush=True)\n"), close_block() + end(), "code"),
     "running": (says("print('up', flush=True)\nimport time\ntime.sleep(60)\n"), b"", "stdout"),
@@ -497,7 +497,7 @@ def cancel(client, _box, id_):
 def test_upheaval_in_each_phase(asked, question, phase, what):
     client, release = tenant_of(asked), threading.Event()
     client.ok("PUT", "/sandbox/same", {})
-    with in_phase(phase, question, release).stream(client, sandboxId="same", retries=0, timeout=5000) as events:
+    with in_phase(phase, question, release).stream(client, sandboxId="same", retries=0, timeout=10000) as events:
         id_ = events.until(PHASES[phase][2])[0].data["request_id"]
         what(client, "same", id_)
         release.set()
@@ -519,7 +519,7 @@ def test_upheaval_in_each_phase(asked, question, phase, what):
 @pytest.mark.parametrize("phase", list(PHASES))
 def test_a_client_that_leaves(asked, question, phase):
     client, release = tenant_of(asked), threading.Event()
-    with in_phase(phase, question, release).stream(client, retries=0, timeout=1000) as events:
+    with in_phase(phase, question, release).stream(client, retries=0, timeout=5000) as events:
         id_ = events.until(PHASES[phase][2])[0].data["request_id"]
     release.set()
     reply = eventually(lambda: (r := client("GET", f"/execute/{id_}")).status != 202 and r)
@@ -715,5 +715,17 @@ def test_stopping_while_questions_are_open(top, upstream, question):
     server.start()
     states = {r["state"] for r in results_of(client)}
     assert states <= {"done", "lost"}, states
+    assert server.stop() == 0
+    assert server.faults() == []
+
+
+def test_stopping_while_questions_wait_for_boxes(top, upstream, question):
+    os.mkdir(f"{top}/full")
+    server = Server(f"{top}/full", "--boxes", "2", "--pool", "0", env=upstream.env())
+    client = Client(server)
+    q = question(says("print('up', flush=True)\nimport time\ntime.sleep(60)\n"))
+    streams = [q.stream(client, retries=0, cache=False) for _ in range(12)]
+    for events in streams:
+        events.until("generated")
     assert server.stop() == 0
     assert server.faults() == []

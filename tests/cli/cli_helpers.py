@@ -29,7 +29,7 @@ class Cli:
         self.program = program
 
     def command(self, name, *args):
-        return [self.program, name, "--data", self.data, *map(str, args)]
+        return [self.program, *name.split(), "--data", self.data, *map(str, args)]
 
     def run(self, name, *args, env=None, **kwargs):
         kwargs.setdefault("timeout", PATIENCE)

@@ -38,6 +38,17 @@ def test_create_with_a_network(cli):
     assert cli.ok("rm", "net", "wide") == ""
 
 
+def test_the_secret_of_the_model_is_known(cli):
+    """A key of its API wants a header of its own; whoever names another place or header gets that."""
+    known = ["anthropic", "https://api.anthropic.com", "x-api-key", "{}"]
+    assert cli.ok("secret set", "anthropic", input=b"sk-ant-0123456789\n") == "anthropic\n"
+    assert known in [row[:4] for row in rows(cli.ok("secret ls"))]
+    cli.ok("secret set", "anthropic", "--header", "Authorization", "--upstream", "https://other.example", input=b"sk-ant-0123456789")
+    assert ["anthropic", "https://other.example", "Authorization", "Bearer"] in [row[:4] for row in rows(cli.ok("secret ls"))]
+    assert cli.ok("secret rm", "anthropic") == ""
+    refused(cli.run("secret set", "github", input=b"x"), 2, "--upstream")
+
+
 def test_words_are_those_of_a_keyboard(cli):
     refused(cli.run("cat", "nobody:/x"), 125, "'cay create' makes one")
     name = cli.ok("create").strip()

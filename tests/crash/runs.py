@@ -22,7 +22,7 @@ from crash_helpers import PATIENCE, Broken, wait_until
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "standin"))
 from standin_helper import StandIn  # noqa: E402  pylint: disable=wrong-import-position,unused-import
 
-USAGE = re.compile(r"\[\[usage: in=(\d+) out=(\d+)\]\]")
+USAGE = re.compile(r"([a-z]+\d*-\d+-\d+)\. \[\[usage: in=(\d+) out=(\d+)\]\]")
 numbers = itertools.count(1)
 
 # In a box: asks so often, by TCP or by the socket, and says which answers it got whole: id of the request, and tokens.
@@ -118,11 +118,13 @@ class Runner(threading.Thread):
     def new(self):
         word = f"{self.name}-{os.getpid()}-{next(numbers)}"
         slow = self.chance.choice(["", "", "[[slow: 5]]", "[[delay: 40]]"])
-        usage = f"[[usage: in={self.chance.randrange(1, 900)} out={self.chance.randrange(1, 90)}]]"
         make = self.chance.choice([self.question, self.question, self.step_in_box, self.talk, self.talk_with_tool])
-        asked = make(word, f"{word}. {usage} {slow}")
+        asked = make(word, f"{word}. {self.usage()} {slow}")
         self.asked.append(asked)
         return asked
+
+    def usage(self):
+        return f"[[usage: in={self.chance.randrange(1, 900)} out={self.chance.randrange(1, 90)}]]"
 
     def question(self, word, text):
         wait = self.chance.choice(["", "import time; time.sleep(0.05)\n"])
@@ -152,6 +154,9 @@ class Runner(threading.Thread):
         except Broken:
             return
         assert asked.answer.status == 200, (asked.body, asked.answer)
+        made = asked.answer.json.get("sandboxId")
+        if made is not None and made != self.box and self.chance.random() < 0.7:
+            assert self.client.again("DELETE", f"/sandbox/{made}").status in (200, 404)
 
     def send_again(self, asked):
         """Until it is answered: asked once, or it is said that nobody knows."""
@@ -231,7 +236,7 @@ class BoxRunner(Runner):
     def step(self):
         word = f"{self.name}-{os.getpid()}-{next(numbers)}"
         slow = self.chance.choice(["", "[[slow: 5]]"])
-        text = f"{word}. [[text: hello]] {slow} [[usage: in={self.chance.randrange(1, 900)} out={self.chance.randrange(1, 90)}]]"
+        text = f"{word}. {self.usage()} [[text: hello]] {slow}"
         argv = ["python3", "ask.py", self.chance.choice(["unix", "tcp"]), text, "5", self.chance.choice(["stream", "whole"])]
         try:
             self.client.call("POST", f"/sandbox/{self.box}/exec", {"argv": argv, "timeout": 60000})
@@ -280,14 +285,13 @@ class Ledger:
         self.told = {}  # by a word of the text: usage of each call that came to its end
         self.by_id = {}
         for request in model.requests():
-            text = json.dumps(request["body"])
-            usage = USAGE.search(text)
-            if request["path"] != "/v1/messages" or usage is None:
+            found = USAGE.findall(json.dumps(request["body"]))
+            if request["path"] != "/v1/messages" or not found:
                 continue
-            self.by_id[request["id"]] = (int(usage[1]), int(usage[2]))
+            word, tokens_in, tokens_out = found[-1]  # those before were asked before, in the same sandbox
+            self.by_id[request["id"]] = (int(tokens_in), int(tokens_out))
             if request["state"] == "done":
-                word = re.search(r"[a-z]+\d*-\d+-\d+", text)[0]
-                self.told.setdefault(word, []).append((int(usage[1]), int(usage[2])))
+                self.told.setdefault(word, []).append((int(tokens_in), int(tokens_out)))
 
     def open_runs(self):
         return [row for row in results_of(self.client).values() if row["state"] == "running"]
@@ -357,8 +361,8 @@ class Ledger:
 
 def remove_all(client):
     """All sandboxes. What a question made goes by itself one day."""
-    for sandbox in client.again("GET", "/sandbox?limit=1000").json["sandboxes"]:
-        if "cay.request" in (sandbox["labels"] or {}):
-            shown = client.again("GET", f"/sandbox/{sandbox['id']}").json
-            assert shown["destroyAfter"] == 3600, shown
-        assert client.again("DELETE", f"/sandbox/{sandbox['id']}").status in (200, 404)
+    while found := client.again("GET", "/sandbox").json["sandboxes"]:
+        for sandbox in found:
+            if "cay.request" in sandbox["labels"]:
+                assert sandbox["destroyAfter"] == 3600, sandbox
+            assert client.again("DELETE", f"/sandbox/{sandbox['id']}").status in (200, 404)

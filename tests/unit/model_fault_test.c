@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What goes wrong: errors, retries, streams that break, time, cancelling, closing, guarded places.
+#include <dirent.h>
+#include <dlfcn.h>
+#include <netdb.h>
+#include <stdatomic.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "model/fault.h"
@@ -418,6 +423,69 @@ CHECK_CASE(test_timeout)
     }
 }
 
+enum { LOOKUP_MS = 20 * 1000 }; // that a name without an answer takes
+static atomic_bool is_slow, is_looking;
+
+// What libcurl calls, on threads of its own.
+int getaddrinfo(const char *restrict host, const char *restrict service,
+                const struct addrinfo *restrict hints, struct addrinfo **restrict ret)
+{
+    int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **) = NULL;
+    if (!atomic_load(&is_slow)) {
+        *(void **)&real = dlsym(RTLD_NEXT, "getaddrinfo");
+        return real(host, service, hints, ret);
+    }
+    int64_t until = clock_ns() + LOOKUP_MS * NS_PER_MS;
+    atomic_store(&is_looking, true);
+    while (atomic_load(&is_slow) && clock_ns() < until)
+        (void)usleep(1000);
+    return EAI_AGAIN;
+}
+
+static unsigned count_threads(void)
+{
+    unsigned n = 0;
+    DIR *dir = opendir("/proc/self/task");
+    assert_non_null(dir);
+    while (readdir(dir) != NULL)
+        n++;
+    (void)closedir(dir);
+    return n;
+}
+
+// Nobody waits for a name whose asker has gone, or has run out of his time.
+CHECK_CASE(test_slow_names)
+{
+    for (unsigned i = 0; i < 2; i++) {
+        struct kit kit;
+        struct kit_outcome out;
+        struct model_request more = kit_plain;
+        struct model_access access = {.base_url = (char *)"http://slow.invalid",
+                                      .header = (char *)"x-api-key: " KIT_KEY};
+        kit_open(&kit);
+        kit_outcome_init(&out);
+        unsigned threads = count_threads();
+        atomic_store(&is_looking, false);
+        atomic_store(&is_slow, true);
+        more.access = &access;
+        more.timeout_ms = i == 0 ? 0 : 300;
+        kit_ask(&kit, &out, &more);
+        while (!atomic_load(&is_looking))
+            (void)uv_run(&kit.loop, UV_RUN_NOWAIT);
+        int64_t before = clock_ns();
+        if (i == 0)
+            model_cancel(out.call);
+        (void)uv_run(&kit.loop, UV_RUN_DEFAULT);
+        assert_true(clock_ns() - before < LOOKUP_MS / 2 * NS_PER_MS);
+        assert_int_equal(out.n_done, i);
+        atomic_store(&is_slow, false);
+        while (count_threads() > threads)
+            (void)usleep(1000);
+        kit_outcome_done(&out);
+        kit_close(&kit);
+    }
+}
+
 // No waiting beyond the end of the time there is.
 CHECK_CASE(test_no_retry_beyond_timeout)
 {
@@ -777,9 +845,10 @@ CHECK_MAIN(cmocka_unit_test(test_errors), cmocka_unit_test(test_retry_succeeds),
            cmocka_unit_test(test_key_is_never_told), cmocka_unit_test(test_hiding),
            cmocka_unit_test(test_no_connection), cmocka_unit_test(test_streams_that_break),
            cmocka_unit_test(test_final_error_in_stream), cmocka_unit_test(test_stale_connection),
-           cmocka_unit_test(test_timeout), cmocka_unit_test(test_no_retry_beyond_timeout),
-           cmocka_unit_test(test_stall), cmocka_unit_test(test_cancel_inside),
-           cmocka_unit_test(test_cancel_anywhere), cmocka_unit_test(test_cancel_other),
-           cmocka_unit_test(test_close_with_calls), cmocka_unit_test(test_close_inside),
-           cmocka_unit_test(test_ask_inside), cmocka_unit_test(test_guarded),
-           cmocka_unit_test(test_cannot_be_asked), cmocka_unit_test(test_many_at_once))
+           cmocka_unit_test(test_timeout), cmocka_unit_test(test_slow_names),
+           cmocka_unit_test(test_no_retry_beyond_timeout), cmocka_unit_test(test_stall),
+           cmocka_unit_test(test_cancel_inside), cmocka_unit_test(test_cancel_anywhere),
+           cmocka_unit_test(test_cancel_other), cmocka_unit_test(test_close_with_calls),
+           cmocka_unit_test(test_close_inside), cmocka_unit_test(test_ask_inside),
+           cmocka_unit_test(test_guarded), cmocka_unit_test(test_cannot_be_asked),
+           cmocka_unit_test(test_many_at_once))
