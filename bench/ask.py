@@ -8,7 +8,6 @@ import os
 import pathlib
 import subprocess
 import sys
-import time
 import urllib.request
 
 import interpreter
@@ -18,7 +17,7 @@ from table import MEDIAN, MS, P10, Line, line_table, run_program
 NAME, TITLE = "ask", "Questions and answers"
 PROGRAMS = ["cay", "cayd", "bench/ask-bench"]
 PATIENCE = 60
-PARKED = 12  # Pythons that wait in the boxes of the pool before anything is measured; all will do so soon
+POOL = 16  # boxes that `cay serve` keeps ready when nothing else is said
 STANDIN = pathlib.Path(__file__).resolve().parent.parent / "tests" / "standin" / "standin.py"
 REMEMBERED = 1 << 20  # bytes of requests that the stand-in keeps
 
@@ -193,25 +192,13 @@ def save_calls(port, model_port, token, data):
     save_call(port, model_port, token, "/execute/sdk", {"prompt": "[[text: Canberra]]"}, data / "talk.json")
 
 
-def wait_until_parked(keeper):
-    until = time.monotonic() + PATIENCE
-    while time.monotonic() < until:
-        names = [
-            interpreter.name_of(pid) for guest in interpreter.children(keeper) for pid in interpreter.children(guest)
-        ]
-        if names.count("python3") >= PARKED:
-            return
-        time.sleep(0.1)
-    raise RuntimeError(f"the pool's boxes have only {sorted(names)}")
-
-
 # -- all of it
 
 
 def measure_part(part, build, data, quick, results):
     port = server.free_port()
     with run_standin() as model_port, model_environment(model_port), run_server(build, data, port) as serve:
-        wait_until_parked(serve.pid)
+        interpreter.wait_until_parked(serve.pid, POOL)
         token = (data / "admin.token").read_text(encoding="utf-8").strip()
         save_calls(port, model_port, token, data)
         command = [build / "bench/ask-bench", "--port", port, "--keeper", serve.pid, "--model-port", model_port]

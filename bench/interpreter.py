@@ -137,12 +137,12 @@ def name_of(pid):
         return ""
 
 
-def wait_until_parked(keeper):
+def wait_until_parked(keeper, pythons=POOL, nodes=NODES):
     """At the start, when the libraries are still being loaded. A guest's children are what is parked in its box."""
     until = time.monotonic() + PATIENCE
     while True:
         names = [name_of(pid) for guest in children(keeper) for pid in children(guest)]
-        if names.count("python3") >= POOL and names.count("node") >= NODES:
+        if names.count("python3") >= pythons and names.count("node") >= nodes:
             return
         if time.monotonic() > until:
             raise RuntimeError(f"the pool's boxes have only {sorted(names)}")

@@ -202,7 +202,7 @@ static void ask_for_sandbox(struct answer *a)
     a->asked_for = true;
     a->refs++;
     if (a->s != NULL)
-        sandbox_wake(a->s, on_awake, a);
+        fresh_wake(a->agents, a->s, on_awake, a);
     else
         fresh_make(a->agents, run_tenant(a->run), run_id(a->run), a->language->name, on_made, a);
 }

@@ -30,6 +30,8 @@ struct making {
     int64_t tenant;
     char *run, *language;
     struct sandbox *s; // once there is one
+    bool is_old;       // it was there before
+    bool was_full;     // the machine was, not a quota
     sandbox_fn fn;
     void *data;
     int64_t until_ns;
@@ -41,6 +43,7 @@ struct fresh {
     TAILQ_HEAD(left_list, left) left; // oldest first
     unsigned n_left;
     LIST_HEAD(making_list, making) waiting;
+    int64_t next_ns; // when one of those that wait for a quota may try again
 };
 
 struct fresh *fresh_open(void)
@@ -128,9 +131,9 @@ static void stop_waiting(struct making *m)
 static void finish(struct making *m, const struct err *err)
 {
     stop_waiting(m);
-    if (err != NULL && m->s != NULL)
+    if (err != NULL && m->s != NULL && !m->is_old)
         sandbox_destroy(m->s, NULL, NULL); // else it goes later, by itself
-    m->fn(m->data, err == NULL ? m->s : NULL, true, err);
+    m->fn(m->data, err == NULL ? m->s : NULL, !m->is_old, err);
     if (m->s != NULL)
         sandbox_unref(m->s);
     free(m->run);
@@ -138,15 +141,46 @@ static void finish(struct making *m, const struct err *err)
     free(m);
 }
 
+static bool is_full(const struct agents *a)
+{
+    struct fleet_stats stats;
+    fleet_stats(a->config.fleet, &stats);
+    return stats.running >= stats.boxes_max;
+}
+
+// Each try makes a sandbox, and removes it when there is no box for it: hundreds who wait must not
+// do that all the time.
+static bool may_try(struct making *m)
+{
+    struct fresh *f = m->agents->fresh;
+    int64_t now = clock_ns();
+    if (is_full(m->agents)) {
+        m->was_full = true;
+        return false;
+    }
+    if (m->was_full)
+        return true;
+    if (now < f->next_ns)
+        return false;
+    f->next_ns = now + AGAIN_MS * NS_PER_MS;
+    return true;
+}
+
 static void on_timer(uv_timer_t *timer)
 {
     struct making *m = timer->data;
+    if (clock_ns() < m->until_ns && !may_try(m)) {
+        make_room(m->agents);
+        (void)uv_timer_start(timer, on_timer, AGAIN_MS, 0);
+        return;
+    }
     stop_waiting(m);
     try(m);
 }
 
 static void try_again(struct making *m)
 {
+    m->was_full = is_full(m->agents);
     make_room(m->agents);
     m->timer = calloc(1, sizeof *m->timer);
     if (m->timer == NULL)
@@ -216,21 +250,31 @@ static void try(struct making *m)
         create(m);
 }
 
-void fresh_make(struct agents *a, int64_t tenant, const char *run, const char *language,
-                sandbox_fn fn, void *data)
+static struct making *making_new(struct agents *a, sandbox_fn fn, void *data)
 {
     struct making *m = calloc(1, sizeof *m);
     if (m == NULL)
         abort();
     *m = (struct making){
-        .agents = a,
-        .tenant = tenant,
-        .run = mem_copy_text(run),
-        .language = mem_copy_text(language),
-        .fn = fn,
-        .data = data,
-        .until_ns = clock_ns() + WAIT_MS * NS_PER_MS,
-    };
+        .agents = a, .fn = fn, .data = data, .until_ns = clock_ns() + WAIT_MS * NS_PER_MS};
+    return m;
+}
+
+void fresh_make(struct agents *a, int64_t tenant, const char *run, const char *language,
+                sandbox_fn fn, void *data)
+{
+    struct making *m = making_new(a, fn, data);
+    m->tenant = tenant;
+    m->run = mem_copy_text(run);
+    m->language = mem_copy_text(language);
+    try(m);
+}
+
+void fresh_wake(struct agents *a, struct sandbox *s, sandbox_fn fn, void *data)
+{
+    struct making *m = making_new(a, fn, data);
+    m->s = sandbox_ref(s);
+    m->is_old = true;
     try(m);
 }
 

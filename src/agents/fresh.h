@@ -11,6 +11,8 @@
 // most. `language`: that it will be asked for; NULL: none. `run`: whose it is.
 void fresh_make(struct agents *agents, int64_t tenant, const char *run, const char *language,
                 sandbox_fn fn, void *data);
+// The same patience for one that there is: sandbox_wake.
+void fresh_wake(struct agents *agents, struct sandbox *s, sandbox_fn fn, void *data);
 void fresh_left(struct agents *agents, struct sandbox *s); // its run is over
 
 struct fresh; // all of that

@@ -71,7 +71,7 @@ static void make(struct tool_call *call)
 void talk_sandbox_get(struct tool_call *call)
 {
     if (call->talk->sandbox != NULL)
-        sandbox_wake(call->talk->sandbox, on_awake, tool_ref(call));
+        fresh_wake(call->talk->agents, call->talk->sandbox, on_awake, tool_ref(call));
     else
         make(call);
 }

@@ -9,6 +9,7 @@
 #include "api/call.h"
 #include "api/execute.h"
 #include "api/handlers.h"
+#include "api/page.h"
 #include "api/show.h"
 
 enum {
@@ -87,14 +88,6 @@ static void show_result(struct json *j, const struct result_row *row)
     show_time(j, "ended", row->ended_ms);
 }
 
-struct page {
-    const struct call *call;
-    struct json *j;
-    unsigned n, max;
-    char last[EDGE_NAME_MAX + 1];
-    bool more;
-};
-
 // One that nobody works on any more has an end that could not be stored.
 static enum result_state state_of(const struct call *call, const struct result_row *row)
 {
@@ -109,39 +102,16 @@ static int see_result(void *data, const struct result_row *row)
     struct page *page = data;
     struct result_row shown = *row; // lent
     shown.state = state_of(page->call, row);
-    if (page->n == page->max) {
-        page->more = true;
+    if (!page_open(page, row->id))
         return 1;
-    }
-    page->n++;
-    (void)snprintf(page->last, sizeof page->last, "%s", row->id);
-    json_open_object(page->j);
     show_result(page->j, &shown);
     json_close_object(page->j);
     return 0;
 }
 
-static void list(struct call *call, const struct result_query *query, unsigned max)
+static int each_result(struct page *page, const void *query, struct err *err)
 {
-    struct buf buf;
-    struct json j;
-    struct err err = {0};
-    struct page page = {.call = call, .j = &j, .max = max};
-    buf_init(&buf, SHOW_MAX);
-    json_init(&j, &buf);
-    json_open_object(&j);
-    show_bool(&j, "success", true);
-    json_key(&j, "results");
-    json_open_array(&j);
-    if (db_result_each(call->api->db, query, see_result, &page, &err) < 0) {
-        buf_done(&buf);
-        call_fail(call, &err);
-        return;
-    }
-    json_close_array(&j);
-    show_str(&j, "next", page.more ? page.last : NULL);
-    json_close_object(&j);
-    call_reply_json(call, 200, &j);
+    return db_result_each(page->call->api->db, query, see_result, page, err);
 }
 
 // A place in the list that is gone would be its end: better said.
@@ -179,7 +149,7 @@ void handle_result_list(struct call *call)
     if (check_before(call, query.before) < 0)
         return;
     query.max = (unsigned)max + 1; // one more tells whether there is a next page
-    list(call, &query, (unsigned)max);
+    page_reply(call, "results", (unsigned)max, each_result, &query);
 }
 
 // -- one

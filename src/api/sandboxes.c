@@ -8,6 +8,7 @@
 #include "api/handlers.h"
 #include "api/language-read.h"
 #include "api/network.h"
+#include "api/page.h"
 #include "api/schemas.h"
 #include "api/show.h"
 #include "base/mem.h"
@@ -418,26 +419,19 @@ void handle_delete(struct call *call)
 
 // -- the list
 
-struct page {
-    struct json *j;
-    unsigned n, max;
-    char last[EDGE_NAME_MAX + 1];
-    bool more;
-};
-
 static int see_sandbox(void *data, const struct sandbox_row *row)
 {
     struct page *page = data;
-    if (page->n == page->max) {
-        page->more = true;
+    if (!page_open(page, row->id))
         return 1;
-    }
-    page->n++;
-    (void)snprintf(page->last, sizeof page->last, "%s", row->id);
-    json_open_object(page->j);
     show_sandbox(page->j, row);
     json_close_object(page->j);
     return 0;
+}
+
+static int each_sandbox(struct page *page, const void *query, struct err *err)
+{
+    return db_sandbox_each(page->call->api->db, query, see_sandbox, page, err);
 }
 
 static int parse_status(struct call *call, enum sandbox_status *ret)
@@ -454,29 +448,6 @@ static int parse_status(struct call *call, enum sandbox_status *ret)
     call_error(call, ERROR_INVALID_REQUEST, NULL,
                "?status: must be running, sleeping or destroying");
     return -1;
-}
-
-static void list(struct call *call, const struct sandbox_query *query, unsigned max)
-{
-    struct buf buf;
-    struct json j;
-    struct err err;
-    struct page page = {.j = &j, .max = max};
-    buf_init(&buf, SHOW_MAX);
-    json_init(&j, &buf);
-    json_open_object(&j);
-    show_bool(&j, "success", true);
-    json_key(&j, "sandboxes");
-    json_open_array(&j);
-    if (db_sandbox_each(call->api->db, query, see_sandbox, &page, &err) < 0) {
-        buf_done(&buf);
-        call_fail(call, &err);
-        return;
-    }
-    json_close_array(&j);
-    show_str(&j, "next", page.more ? page.last : NULL);
-    json_close_object(&j);
-    call_reply_json(call, 200, &j);
 }
 
 void handle_list(struct call *call)
@@ -499,5 +470,5 @@ void handle_list(struct call *call)
         query.label_value = label[len] == '=' ? label + len + 1 : NULL;
     }
     query.max = (unsigned)max + 1; // one more tells whether there is a next page
-    list(call, &query, (unsigned)max);
+    page_reply(call, "sandboxes", (unsigned)max, each_sandbox, &query);
 }

@@ -12,7 +12,7 @@ struct rates {
 
 struct model_row {
     const char *id;
-    int32_t context, max_output; // tokens
+    int32_t max_output; // tokens
     struct rates rates;
     // Above so many tokens of prompt everything costs LONG_FACTOR times as much.
     int32_t long_prompt;
@@ -20,28 +20,28 @@ struct model_row {
 
 enum { SEARCH_COST = 10 * 1000 * 1000, NAME_MAX_LEN = 127, DATE_LEN = 8 };
 enum { NEVER = 0, LONG_FACTOR = 5 };
-enum { LARGE = 1000 * 1000, SMALL = 200 * 1000, OUT_128K = 128 * 1000, OUT_64K = 64 * 1000 };
+enum { OUT_128K = 128 * 1000, OUT_64K = 64 * 1000 };
 
 // The first is the dearest in every column: what is not in the table costs as much.
 static const struct model_row table[] = {
-    {"claude-fable-5",    LARGE, OUT_64K,  {10000, 50000, 12500, 20000, 1000}, NEVER     },
-    {"claude-mythos-5",   LARGE, OUT_64K,  {10000, 50000, 12500, 20000, 1000}, NEVER     },
-    {"claude-fable-5-1",  LARGE, OUT_64K,  {10000, 50000, 12500, 20000, 250},  NEVER     },
-    {"claude-mythos-5-1", LARGE, OUT_64K,  {10000, 50000, 12500, 20000, 250},  NEVER     },
-    {"claude-fable-5-2",  LARGE, OUT_128K, {8000, 40000, 10000, 16000, 200},   NEVER     },
-    {"claude-mythos-5-2", LARGE, OUT_128K, {8000, 40000, 10000, 16000, 200},   NEVER     },
-    {"claude-opus-5-5",   LARGE, OUT_128K, {4000, 20000, 5000, 8000, 200},     NEVER     },
-    {"claude-opus-5",     LARGE, OUT_64K,  {5000, 25000, 6250, 10000, 500},    NEVER     },
-    {"claude-opus-4-8",   LARGE, OUT_64K,  {5000, 25000, 6250, 10000, 500},    NEVER     },
-    {"claude-opus-4-7",   LARGE, OUT_64K,  {5000, 25000, 6250, 10000, 500},    NEVER     },
-    {"claude-opus-4-6",   SMALL, OUT_64K,  {5000, 25000, 6250, 10000, 500},    NEVER     },
-    {"claude-opus-4-5",   SMALL, OUT_64K,  {5000, 25000, 6250, 10000, 500},    NEVER     },
-    {"claude-sonnet-5-5", LARGE, OUT_128K, {2000, 10000, 2500, 4000, 100},     NEVER     },
-    {"claude-sonnet-5",   LARGE, OUT_64K,  {2000, 10000, 2500, 4000, 200},     NEVER     },
-    {"claude-sonnet-4-6", SMALL, OUT_64K,  {3000, 15000, 3750, 6000, 300},     NEVER     },
-    {"claude-sonnet-4-5", SMALL, OUT_64K,  {3000, 15000, 3750, 6000, 300},     NEVER     },
-    {"claude-haiku-4-5",  SMALL, OUT_64K,  {1000, 5000, 1250, 2000, 100},      NEVER     },
-    {"claude-haiku-5-5",  LARGE, OUT_128K, {100, 500, 125, 200, 10},           100 * 1000},
+    {"claude-fable-5",    OUT_64K,  {10000, 50000, 12500, 20000, 1000}, NEVER     },
+    {"claude-mythos-5",   OUT_64K,  {10000, 50000, 12500, 20000, 1000}, NEVER     },
+    {"claude-fable-5-1",  OUT_64K,  {10000, 50000, 12500, 20000, 250},  NEVER     },
+    {"claude-mythos-5-1", OUT_64K,  {10000, 50000, 12500, 20000, 250},  NEVER     },
+    {"claude-fable-5-2",  OUT_128K, {8000, 40000, 10000, 16000, 200},   NEVER     },
+    {"claude-mythos-5-2", OUT_128K, {8000, 40000, 10000, 16000, 200},   NEVER     },
+    {"claude-opus-5-5",   OUT_128K, {4000, 20000, 5000, 8000, 200},     NEVER     },
+    {"claude-opus-5",     OUT_64K,  {5000, 25000, 6250, 10000, 500},    NEVER     },
+    {"claude-opus-4-8",   OUT_64K,  {5000, 25000, 6250, 10000, 500},    NEVER     },
+    {"claude-opus-4-7",   OUT_64K,  {5000, 25000, 6250, 10000, 500},    NEVER     },
+    {"claude-opus-4-6",   OUT_64K,  {5000, 25000, 6250, 10000, 500},    NEVER     },
+    {"claude-opus-4-5",   OUT_64K,  {5000, 25000, 6250, 10000, 500},    NEVER     },
+    {"claude-sonnet-5-5", OUT_128K, {2000, 10000, 2500, 4000, 100},     NEVER     },
+    {"claude-sonnet-5",   OUT_64K,  {2000, 10000, 2500, 4000, 200},     NEVER     },
+    {"claude-sonnet-4-6", OUT_64K,  {3000, 15000, 3750, 6000, 300},     NEVER     },
+    {"claude-sonnet-4-5", OUT_64K,  {3000, 15000, 3750, 6000, 300},     NEVER     },
+    {"claude-haiku-4-5",  OUT_64K,  {1000, 5000, 1250, 2000, 100},      NEVER     },
+    {"claude-haiku-5-5",  OUT_128K, {100, 500, 125, 200, 10},           100 * 1000},
 };
 
 static const struct {
@@ -154,12 +154,6 @@ int64_t model_max_output(const char *id)
 {
     const struct model_row *row = find(id);
     return row != NULL ? row->max_output : OUT_64K;
-}
-
-int64_t model_context(const char *id)
-{
-    const struct model_row *row = find(id);
-    return row != NULL ? row->context : SMALL;
 }
 
 int64_t model_usage_tokens(const struct model_usage *usage)

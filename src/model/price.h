@@ -24,7 +24,6 @@ bool model_name_valid(const char *name);
 int64_t model_cost(const char *id, const struct model_usage *usage, bool *ret_known);
 int64_t model_cost_add(int64_t a, int64_t b);                // never wraps
 int64_t model_max_output(const char *id);                    // tokens
-int64_t model_context(const char *id);                       // tokens
 int64_t model_usage_tokens(const struct model_usage *usage); // all of them together
 int64_t model_usage_prompt(const struct model_usage *usage); // those that were read
 void model_usage_add(struct model_usage *sum, const struct model_usage *one);

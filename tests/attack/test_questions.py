@@ -303,7 +303,7 @@ def test_very_many_values(asked, question):
 
 def test_many_large_answers_at_once(asked, question):
     """What arrives of all answers together is bounded: some are given up, and small ones are not among them."""
-    count = 12
+    count = 10
     all_there = threading.Barrier(count + 1)
 
     def large(_connection):
@@ -719,13 +719,16 @@ def test_stopping_while_questions_are_open(top, upstream, question):
     assert server.faults() == []
 
 
-def test_stopping_while_questions_wait_for_boxes(top, upstream, question):
+def test_questions_that_wait_for_boxes(top, upstream, question):
+    """They wait, and do nothing meanwhile; and the server can be stopped."""
     os.mkdir(f"{top}/full")
-    server = Server(f"{top}/full", "--boxes", "2", "--pool", "0", env=upstream.env())
+    server = Server(f"{top}/full", "--boxes", "2", "--pool", "0", "--drain", "1s", env=upstream.env())
     client = Client(server)
     q = question(says("print('up', flush=True)\nimport time\ntime.sleep(60)\n"))
     streams = [q.stream(client, retries=0, cache=False) for _ in range(12)]
     for events in streams:
         events.until("generated")
+    time.sleep(2)
+    assert server.log().count('msg="sandbox created"') < 12 + 60
     assert server.stop() == 0
     assert server.faults() == []

@@ -566,7 +566,7 @@ def test_a_full_disk(small):
     assert waiting.answer.status == 507 and waiting.answer.json["error_code"] == "NO_SPACE", waiting.answer
     assert stream.events[-1][1] == "done" and '"NO_SPACE"' in stream.events[-1][2][:1000], stream.events[-1]
     refused = client.call("POST", "/execute", {"question": "more [[code: print(2)]]", "cache": False})
-    assert refused.status in (200, 507), refused
+    assert refused.status in (200, 503, 507), refused
     for run in runs.values():
         answer = client.again("GET", f"/execute/{run}")
         assert answer.status == 507, answer

@@ -23,7 +23,7 @@ def free_port():
 
 
 def environment(**more):
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("CAY_")}
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("CAY_", "ANTHROPIC_"))}
     return {**clean, **more}
 
 

@@ -188,6 +188,43 @@ def test_what_boxes_are_forked_from_has_no_token(data, own):
             assert not memory_holds(pid, token)
 
 
+KEYS = {
+    "ANTHROPIC_API_KEY": "sk-ant-of-the-installation",
+    "ANTHROPIC_AUTH_TOKEN": "a-bearer-of-the-installation",
+    "ANTHROPIC_REFRESH_TOKEN": "what-renews-the-bearer",
+}
+LOOK_AROUND = "env; cat /proc/*/environ /proc/*/cmdline /proc/*/comm 2>/dev/null; true"
+
+
+def conf_of(tmp_path):
+    conf = tmp_path / "cay.conf"
+    conf.write_text("".join(f"{name.lower().replace('_', '-')} = {value}\n" for name, value in KEYS.items()))
+    conf.chmod(0o600)
+    return conf
+
+
+@pytest.mark.parametrize("way", ["variables", "file"])
+def test_keys_of_the_model_are_the_daemons_alone(data, tmp_path, way):
+    flags, env = ((), KEYS) if way == "variables" else (("--config", conf_of(tmp_path)), {})
+    with Serve(data, *flags, **env) as server:
+        (cayd,) = server.children("cayd")
+        server.call("PUT", "/sandbox/a")
+        seen = server.call("POST", "/sandbox/a/exec", {"argv": ["sh", "-c", LOOK_AROUND]})["stdout"]
+        seen += str(server.call("POST", "/sandbox/a/code", {"code": "import os; print(os.environ)"})["logs"])
+        assert "PATH" in seen
+        cays = (server.process.pid, *server.children("cay"))  # the keeper, the spawner, guests
+        assert len(cays) >= 3
+        for value in KEYS.values():
+            key = value.encode()
+            assert value not in seen + "\n".join(server.said) + (server.data / "log").read_text()
+            for pid in (cayd, *cays):
+                for name in ("cmdline", "environ"):
+                    assert key not in pathlib.Path(f"/proc/{pid}/{name}").read_bytes()
+            for pid in cays:
+                assert not memory_holds(pid, key)
+        assert memory_holds(cayd, KEYS["ANTHROPIC_API_KEY"].encode())  # so it has arrived
+
+
 def test_the_lines_it_prints_work(data):
     with Serve(data) as server:
         lines = [line.strip() for line in server.said if line.strip().startswith("curl ")]

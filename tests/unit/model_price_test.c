@@ -117,8 +117,6 @@ CHECK_CASE(test_searches_and_sums)
     assert_int_equal(sum.fetches, 7);
     assert_int_equal(model_max_output("claude-opus-5-5"), 128000);
     assert_int_equal(model_max_output("claude-haiku-4-5-20251001"), 64000);
-    assert_int_equal(model_context("claude-sonnet-5-5"), 1000000);
-    assert_int_equal(model_context("claude-opus-4-5"), 200000);
 }
 
 // Nonsense costs all there is, never nothing, and never gives anything back.
