@@ -10,6 +10,7 @@ C_FILES = $(shell find src tests bench -name '*.[ch]')
 .PHONY: run build test test-full bench lint format deps clean build-test build-fuzz
 
 build: | build/build.ninja
+	@scripts/deps build runtime # what has come to be needed since it was set up
 	@$(call NINJA,build)
 
 run: build

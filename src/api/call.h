@@ -56,6 +56,7 @@ struct call {
     size_t held; // bytes of its answer that count in api->held until it is over
     // An answer that is being streamed (stream.c).
     bool streaming, stream_is_sse;
+    bool stream_stays; // also when the server stops: what it tells comes to its end before
     int64_t written_ns;
     struct call *stream_prev, *stream_next;
 };
@@ -123,7 +124,7 @@ bool stream_full(const struct call *call); // wait for the drain callback before
 void stream_end(struct call *call);        // the answer is complete
 void stream_forget(struct call *call);     // its client is gone
 void streams_tick(struct api *api);        // keeps quiet ones open
-void streams_end(struct api *api, const struct token *token); // of a revoked token; NULL: all
+void streams_end(struct api *api, const struct token *token); // of a revoked token; NULL: all that do not stay
 
 // --- the steps before a handler; 0, or -1 when they have answered
 

@@ -162,6 +162,7 @@ void execute_stream(struct call *call, struct run *run, uint64_t from)
     struct watch *w = watch_new(call, run);
     w->n = from;
     call->stop = stop_stream;
+    call->stream_stays = true;
     stream_begin_sse(call);
     http_on_drain(call->req, pump, w);
     w->follower = run_follow(run, pump, w);

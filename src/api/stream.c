@@ -148,7 +148,7 @@ void streams_end(struct api *api, const struct token *token)
 {
     for (struct call *c = api->streams, *next; c != NULL; c = next) {
         next = c->stream_next; // ending one leaves the others
-        if (token == NULL || c->token == token)
+        if (token != NULL ? c->token == token : !c->stream_stays)
             cut(c);
     }
     previews_end_token(api->previews, token);

@@ -5,7 +5,7 @@ import sqlite3
 import time
 
 import pytest
-from api_helpers import Client, eventually, kill_daemon
+from api_helpers import Client, at_once, eventually, kill_daemon
 
 
 def exists(client, name):
@@ -76,7 +76,7 @@ def test_bad_settings(api, box, body, word):
 # -- what comes of it
 
 
-def test_unused_ones_go(make_server):
+def unused_ones_go(make_server):
     server = make_server()
     client = Client(server)
     client.ok("PUT", "/sandbox/awake", {"destroyAfter": 1})
@@ -101,7 +101,7 @@ def test_unused_ones_go(make_server):
     assert client.exec("awake", "ls -A /workspace")["stdout"] == ""
 
 
-def test_use_is_use(make_server):
+def use_is_use(make_server):
     """As long as somebody comes now and then it stays, also through sleep."""
     client = Client(make_server())
     client.ok("PUT", "/sandbox/a", {"destroyAfter": 12, "sleepAfter": 1})
@@ -113,7 +113,7 @@ def test_use_is_use(make_server):
     eventually(lambda: not exists(client, "a"))
 
 
-def test_while_the_server_was_down(make_server):
+def while_the_server_was_down(make_server):
     server = make_server()
     client = Client(server)
     client.ok("PUT", "/sandbox/old", {"destroyAfter": "1h"})
@@ -129,7 +129,7 @@ def test_while_the_server_was_down(make_server):
     eventually(lambda: not exists(client, "new"))
 
 
-def test_many(make_server):
+def many(make_server):
     """More than are looked at in one go."""
     server = make_server("--boxes", "4", "--pool", "0")
     client = Client(server)
@@ -142,3 +142,9 @@ def test_many(make_server):
     server.start()
     client = Client(server)
     eventually(lambda: client.ok("GET", "/sandbox?limit=1000")["sandboxes"] == [])
+
+
+def test_in_time(make_server):
+    """Each waits for the better part of a minute, with a server of its own: so they wait together."""
+    jobs = [unused_ones_go, use_is_use, while_the_server_was_down, many]
+    at_once(*[lambda job=job: job(make_server) for job in jobs])

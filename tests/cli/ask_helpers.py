@@ -2,20 +2,15 @@
 """A stand-in for a server that answers questions: what `cay ask` does with the events of a run, and where
 those break. What a model and a sandbox really give is tested against the real daemon."""
 
-import fcntl
 import json
 import os
-import pty
-import select
 import shutil
-import struct
-import subprocess
 import tempfile
-import termios
 import time
 
-from cli_helpers import PATIENCE, Cli, clean_env
+from cli_helpers import PATIENCE, Cli
 from code_helpers import Cells
+from pty_helpers import Pty
 from standin import answer, chunked
 
 # Nothing of whoever runs the tests.
@@ -110,58 +105,13 @@ class Questions(Cells):
         shutil.rmtree(self.directory)
 
 
-class Terminal:
+class Terminal(Pty):
     """`cay ask` on a terminal. `asking` has a `cli`, and a directory `work`."""
 
     def __init__(self, asking, *args, **env):
-        self.master, self.slave = pty.openpty()
-        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-        self.before = termios.tcgetattr(self.slave)
-        self.shown = self.all = b""
         env = {"TERM": "xterm", "LANG": "C.UTF-8", "LC_ALL": "", "HOME": str(asking.work), "XDG_STATE_HOME": "", **NO_KEYS, **env}
-        self.process = subprocess.Popen(
-            asking.cli.command("ask", *args),
-            stdin=self.slave, stdout=self.slave, stderr=self.slave,
-            env=clean_env(**env), cwd=asking.work, start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-        )  # fmt: skip
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        os.close(self.master)
-        os.close(self.slave)
-
-    def type(self, keys):
-        os.write(self.master, keys.encode())
-
-    def read(self, seconds):
-        if not select.select([self.master], [], [], seconds)[0]:
-            return False
-        more = os.read(self.master, 65536)
-        self.shown += more
-        self.all += more
-        return True
-
-    def until(self, text):
-        """Reads until it is shown, and forgets what came up to there."""
-        deadline = time.monotonic() + PATIENCE
-        while (at := self.shown.find(text.encode())) < 0:
-            assert time.monotonic() < deadline, self.shown[-2000:]
-            self.read(1)
-        self.shown = self.shown[at + len(text.encode()) :]
+        super().__init__(asking.cli.command("ask", *args), cwd=asking.work, **env)
 
     def end(self):
         """Its exit code, and all that was shown, as it is."""
-        deadline = time.monotonic() + PATIENCE
-        while self.process.poll() is None:
-            assert time.monotonic() < deadline, self.shown[-2000:]
-            self.read(0.05)
-        while self.read(0):
-            pass
-        assert termios.tcgetattr(self.slave) == self.before
-        return self.process.returncode, self.all.decode().replace("\r\n", "\n")
+        return super().end(), self.all.decode().replace("\r\n", "\n")

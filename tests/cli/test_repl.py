@@ -1,24 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """`cay repl`: with lines from a pipe, and under a real terminal."""
 
-import fcntl
 import os
-import pty
 import re
-import select
 import shutil
 import signal
 import stat
-import struct
 import subprocess
 import tempfile
-import termios
 import threading
 import time
 
 import pytest
-from cli_helpers import PATIENCE, Cli, clean_env, refused
+from cli_helpers import PATIENCE, Cli, refused
 from code_helpers import PNG, START, Cells, end, event
+from pty_helpers import Pty
 from standin import chunked
 
 
@@ -144,65 +140,20 @@ def test_state_that_is_lost_is_told(cells):
 # -- with one
 
 
-class Terminal:
+class Terminal(Pty):
     def __init__(self, cells, *args, **env):
-        self.master, self.slave = pty.openpty()
-        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-        self.before = termios.tcgetattr(self.slave)
-        self.shown = b""
         env = {"TERM": "xterm", "HOME": cells.work, "XDG_STATE_HOME": "", **env}
-        self.process = subprocess.Popen(
-            cells.cli.command("repl", *args),
-            stdin=self.slave, stdout=self.slave, stderr=self.slave,
-            env=clean_env(**env), cwd=cells.work, start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-        )  # fmt: skip
+        super().__init__(cells.cli.command("repl", *args), cwd=cells.work, **env)
 
     def __enter__(self):
         self.greeting = self.until(">>> ")
         return self
-
-    def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        os.close(self.master)
-        os.close(self.slave)
-
-    def type(self, text):
-        os.write(self.master, text.encode())
-
-    def read(self, seconds):
-        if not select.select([self.master], [], [], seconds)[0]:
-            return False
-        self.shown += os.read(self.master, 65536)
-        return True
-
-    def until(self, text):
-        """Reads until it is shown, and forgets what came up to there."""
-        deadline = time.monotonic() + PATIENCE
-        while (at := self.shown.find(text.encode())) < 0:
-            assert time.monotonic() < deadline, self.shown[-2000:]
-            self.read(1)
-        seen = self.shown[: at + len(text.encode())]
-        self.shown = self.shown[len(seen) :]
-        return seen.decode(errors="replace")
 
     def cell(self, keys, shown):
         """Types, and waits until the cell has given this back."""
         self.type(keys)
         self.until(f"<<{shown}>>".replace("\n", "\r\n"))
         self.until(">>> ")
-
-    def end(self):
-        deadline = time.monotonic() + PATIENCE
-        while self.process.poll() is None:
-            assert time.monotonic() < deadline, self.shown[-2000:]
-            self.read(0.05)
-        while self.read(0):
-            pass
-        assert termios.tcgetattr(self.slave) == self.before
-        return self.process.returncode
 
 
 def test_editing(cells):
@@ -305,7 +256,7 @@ def test_rows_on_the_screen(cells):
     with Terminal(cells) as t:
         t.type(long)
         t.until("x" * 40)
-        fcntl.ioctl(t.master, termios.TIOCSWINSZ, struct.pack("HHHH", 10, 33, 0, 0))
+        t.resize(33, 10)
         t.type("\x0cé\r")
         t.until(f"<<{long}é>>")
         t.until(">>> ")

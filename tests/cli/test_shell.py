@@ -1,87 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """`cay shell` under a real terminal."""
 
-import fcntl
 import os
-import pty
-import select
 import signal
-import struct
-import subprocess
 import tempfile
 import termios
 import time
 
 import pytest
-from cli_helpers import PATIENCE, Cli, Server, clean_env, refused
+from cli_helpers import PATIENCE, Cli, Server, refused
+from pty_helpers import Pty
 
 
-class Pty:
-    """A command with a terminal of its own, whose other end is ours."""
-
-    def __init__(self, command, cols=80, rows=24):
-        self.master, self.slave = pty.openpty()
-        self.resize(cols, rows)
-        self.before = termios.tcgetattr(self.slave)
-        self.shown = b""
-        self.process = subprocess.Popen(
-            command,
-            stdin=self.slave,
-            stdout=self.slave,
-            stderr=self.slave,
-            env=clean_env(),
-            start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-        )
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        os.close(self.master)
-        os.close(self.slave)
-
-    def resize(self, cols, rows):
-        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
-
-    def type(self, text):
-        os.write(self.master, text.encode())
-
-    def read(self, seconds):
-        if not select.select([self.master], [], [], seconds)[0]:
-            return False
-        self.shown += os.read(self.master, 65536)
-        return True
-
-    def until(self, text, since=0):
-        deadline = time.monotonic() + PATIENCE
-        while (at := self.shown.find(text.encode(), since)) < 0:
-            assert time.monotonic() < deadline, self.shown[-2000:]
-            self.read(1)
-        return at + len(text)
+class Shell(Pty):
+    until = Pty.find  # nothing is forgotten
 
     def run(self, command, mark):
         since = len(self.shown)
         self.type(f"{command}; echo {mark[:1]}''{mark[1:]}\r")
-        end = self.until(mark, since)
+        end = self.find(mark, since)
         return self.shown[since:end].decode(errors="replace")
-
-    def end(self):
-        """Its exit code, when the terminal is as it was before."""
-        deadline = time.monotonic() + PATIENCE
-        while self.process.poll() is None:
-            assert time.monotonic() < deadline, self.shown[-2000:]
-            self.read(0.05)
-        while self.read(0):
-            pass
-        assert termios.tcgetattr(self.slave) == self.before
-        return self.process.returncode
-
-    def is_raw(self):
-        return not termios.tcgetattr(self.slave)[3] & termios.ICANON
 
 
 @pytest.fixture
@@ -89,7 +27,7 @@ def shell(cli):
     opened = []
 
     def open_shell(*args, using=cli, **size):
-        opened.append(Pty(using.command("shell", *args), **size))
+        opened.append(Shell(using.command("shell", *args), **size))
         return opened[-1]
 
     yield open_shell

@@ -40,7 +40,12 @@ def asking(server, model):
     server.env = model.env()
     yield server.start()
     server.stop()
-    assert not server.faults(), server.faults()
+    assert not faults(server), faults(server)
+
+
+def faults(server):
+    """What is said of a full disk is none."""
+    return [line for line in server.faults() if "free space in the data directory" not in line]
 
 
 def start_again(server, *flags, **env):

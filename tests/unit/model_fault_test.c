@@ -460,8 +460,8 @@ CHECK_CASE(test_slow_names)
         struct kit kit;
         struct kit_outcome out;
         struct model_request more = kit_plain;
-        struct model_access access = {.base_url = (char *)"http://slow.invalid",
-                                      .header = (char *)"x-api-key: " KIT_KEY};
+        static char url[] = "http://slow.invalid", header[] = "x-api-key: " KIT_KEY;
+        const struct model_access access = {.base_url = url, .header = header};
         kit_open(&kit);
         kit_outcome_init(&out);
         unsigned threads = count_threads();
