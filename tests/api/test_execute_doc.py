@@ -6,12 +6,9 @@ import json
 import os
 import re
 import shutil
-import tempfile
 
-import api_helpers
 import pytest
 from api_helpers import ADMIN, CAY, TOP, Client
-from conftest import need_root
 from doc_helpers import differences, follow, steps
 from standin_helper import StandIn
 
@@ -64,21 +61,15 @@ ANSWERS = {
 }
 
 
-@pytest.fixture(scope="module")
-def server(top):
-    need_root()
+@pytest.fixture
+def server(make_server, tmp_path):
     for program in NEEDED:
         if shutil.which(program) is None:
             pytest.skip(f"the page uses {program}")
-    data = tempfile.mkdtemp(prefix="execute-doc-", dir=top)
-    answers = os.path.join(data, "answers.json")
-    with open(answers, "w", encoding="utf-8") as f:
-        json.dump(ANSWERS, f)
-    with StandIn("--answers", answers) as model:
-        server = api_helpers.Server(data, env=model.env())
-        yield server
-        assert server.stop() == 0
-    assert server.faults() == []
+    answers = tmp_path / "answers.json"
+    answers.write_text(json.dumps(ANSWERS), encoding="utf-8")
+    with StandIn("--answers", str(answers)) as model:
+        yield make_server(env=model.env())
 
 
 @pytest.fixture

@@ -108,6 +108,7 @@ class Runner(threading.Thread):
         self.join(PATIENCE * 3)
         assert not self.is_alive(), f"{self.name} hangs"
         assert self.failure is None, self.failure
+        self.client.close()
 
     def step(self):
         kinds = [self.wait] * 5 + [self.send_again] * 3 + [self.stream] * 4 + [self.leave] * 2 + [self.cancel]
@@ -282,16 +283,17 @@ class Ledger:
         assert wait_until(lambda: not self.open_runs()), self.open_runs()
         self.results = results_of(self.client)
         self.spent = spent_rows(server)
-        self.told = {}  # by a word of the text: usage of each call that came to its end
+        self.told = {}  # by a word of the text: (usage of a call, how many there were, how many came to their end)
         self.by_id = {}
         for request in model.requests():
             found = USAGE.findall(json.dumps(request["body"]))
             if request["path"] != "/v1/messages" or not found:
                 continue
             word, tokens_in, tokens_out = found[-1]  # those before were asked before, in the same sandbox
-            self.by_id[request["id"]] = (int(tokens_in), int(tokens_out))
-            if request["state"] == "done":
-                self.told.setdefault(word, []).append((int(tokens_in), int(tokens_out)))
+            usage = (int(tokens_in), int(tokens_out))
+            self.by_id[request["id"]] = usage
+            _, calls, whole = self.told.get(word, (usage, 0, 0))
+            self.told[word] = (usage, calls + 1, whole + (request["state"] == "done"))
 
     def open_runs(self):
         return [row for row in results_of(self.client).values() if row["state"] == "running"]
@@ -301,7 +303,9 @@ class Ledger:
             for asked in runner.asked:
                 self.check_asked(asked)
             self.check_box(runner)
+            runner.client.close()
         self.check_sums()
+        self.client.close()
 
     def rows_of(self, asked):
         return [row for row in self.results.values() if row["question"].startswith(f"{asked.word}.")]
@@ -332,13 +336,14 @@ class Ledger:
         self.check_spent(asked, row)
 
     def check_spent(self, asked, row):
-        told = self.told.get(asked.word, [])
-        calls, tokens_in, tokens_out = self.spent.get(row["request_id"], (0, 0, 0))
-        assert calls <= len(told) + (row["error_code"] == "CANCELLED"), (row, told, calls)
+        usage, most, least = self.told.get(asked.word, ((0, 0), 0, 0))
+        calls, *tokens = self.spent.get(row["request_id"], (0, 0, 0))
+        assert calls <= most, (row, calls, most)
         if row["state"] == "done" and row["error_code"] != "CANCELLED":
-            wanted = (len(told), sum(t[0] for t in told), sum(t[1] for t in told))
-            assert (calls, tokens_in, tokens_out) == wanted, (asked.body, row, told)
-            assert (row["input_tokens"], row["output_tokens"]) == wanted[1:], row
+            # A call whose daemon has died meanwhile may not have come to its end for the stand-in.
+            assert calls >= least, (row, calls, least)
+            assert tokens == [calls * usage[0], calls * usage[1]], (row, calls, usage)
+            assert [row["input_tokens"], row["output_tokens"]] == tokens, row
 
     def check_box(self, runner):
         shown = self.client.again("GET", f"/sandbox/{runner.box}").json

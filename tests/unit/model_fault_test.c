@@ -427,8 +427,10 @@ enum { LOOKUP_MS = 20 * 1000 }; // that a name without an answer takes
 static atomic_bool is_slow, is_looking;
 
 // What libcurl calls, on threads of its own.
-int getaddrinfo(const char *restrict host, const char *restrict service,
-                const struct addrinfo *restrict hints, struct addrinfo **restrict ret)
+__attribute__((visibility("default"))) int getaddrinfo(const char *restrict host,
+                                                       const char *restrict service,
+                                                       const struct addrinfo *restrict hints,
+                                                       struct addrinfo **restrict ret)
 {
     int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **) = NULL;
     if (!atomic_load(&is_slow)) {
