@@ -84,13 +84,18 @@ static void emit(struct answer *a, const struct cell_event *event)
     }
 }
 
-static void on_end(struct answer *a)
+void answer_read_cell(struct answer *a)
 {
-    a->end = *cell_end(a->cell);
     a->sandbox_ns += clock_ns() - a->code_ns;
     cell_whole_done(&a->whole);
     cell_whole_init(&a->whole, TEXT_MAX, OBJECTS_MAX);
     cell_whole_read(&a->whole, a->cell);
+}
+
+static void on_end(struct answer *a)
+{
+    a->end = *cell_end(a->cell);
+    answer_read_cell(a);
     answer_let_go(a);
     answer_code_ended(a);
 }

@@ -76,8 +76,9 @@ void prompt_key(struct answer *a, const struct buf *request); // what code is ke
 
 // --- answer-cell.c
 
-void answer_run_code(struct answer *a); // the sandbox is up, and there is code
-void answer_let_go(struct answer *a);   // of the model, the cell, a listing
+void answer_run_code(struct answer *a);  // the sandbox is up, and there is code
+void answer_read_cell(struct answer *a); // what it wrote and showed, until now
+void answer_let_go(struct answer *a);    // of the model, the cell, a listing
 // The error of the cell that has ended, in words, for the model and for people.
 void answer_cell_error(const struct answer *a, struct buf *ret);
 // The answer, as far as it has come, with error_code and error if these are set. Ends it.

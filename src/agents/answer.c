@@ -123,8 +123,11 @@ static void on_cancel(void *data)
 {
     struct answer *a = data;
     a->refs++;
-    if (a->cell != NULL)
+    if (a->cell != NULL) {
+        answer_read_cell(a); // what there is of it
+        a->end.reason = "cancelled";
         cell_cancel(a->cell);
+    }
     if (!a->over) { // the cell's end may have been its own
         say(a, "CANCELLED", "it was cancelled");
         answer_reply(a);
@@ -272,6 +275,16 @@ static void join_text(const struct model_result *result, struct buf *ret)
     json_decref(blocks);
 }
 
+// Why it refused, where the API says so and the model does not.
+static void add_explanation(const struct model_result *result, struct buf *text)
+{
+    json_t *details = json_loads(result->stop_details, 0, NULL);
+    const char *why = json_string_value(json_object_get(details, "explanation"));
+    if (text->len == 0 && why != NULL)
+        (void)buf_append_str(text, why);
+    json_decref(details);
+}
+
 static void take_message(struct answer *a, const struct model_result *result)
 {
     auto_buf text, code;
@@ -280,6 +293,7 @@ static void take_message(struct answer *a, const struct model_result *result)
     join_text(result, &text);
     bool found = clean_code(buf_str(&text), text.len, a->language->name, &code);
     if (strcmp(result->stop_reason, "refusal") == 0) {
+        add_explanation(result, &text);
         reply_without_code(a, "MODEL_REFUSED", "the model refused", &text);
     } else if (strcmp(result->stop_reason, "max_tokens") == 0 || text.failed != 0) {
         buf_reset(&text);

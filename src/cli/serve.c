@@ -102,6 +102,17 @@ static void print_lacks(const struct server *s)
         buf_str(&names), buf_str(&command), command.len > 0 ? "; or " : "");
 }
 
+static void print_model(const struct server *s)
+{
+    bool has_key = s->conf.api_key[0] != '\0' || s->conf.auth_token[0] != '\0' ||
+                   s->conf.refresh_token[0] != '\0';
+    if (has_key)
+        (void)printf("  model   %s at %s\n", s->conf.model, s->conf.base_url);
+    else
+        (void)printf("  model   no key: questions need ANTHROPIC_API_KEY, or a secret named "
+                     "anthropic\n");
+}
+
 static void on_serving(void *arg)
 {
     const struct server *s = arg;
@@ -110,6 +121,7 @@ static void on_serving(void *arg)
         print_open(s);
     print_token(s);
     (void)printf("  socket  %s   (no token needed)\n", s->conf.socket);
+    print_model(s);
     print_lacks(s);
     (void)printf("\nTry:\n");
     (void)printf("  curl %s/health\n", s->url);

@@ -506,11 +506,13 @@ void fleet_free(struct fleet *fleet)
     fleet->ticker->data = NULL;
     uv_close((uv_handle_t *)fleet->ticker, (uv_close_cb)free);
     adopt_drop(fleet);
+    drains_end(fleet);
     while ((s = map_next(&fleet->sandboxes, &at)) != NULL) {
         followers_end(s);
         if (s->box != NULL) {
             fleet_unbind(fleet, s->box);
             box_link_free(s->box);
+            s->refs--; // the box's
         }
         fleet_remove(s);
         leave_to_others(s);

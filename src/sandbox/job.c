@@ -32,6 +32,7 @@ static struct job *job_new(struct box_link *box, const struct job_events *events
 struct drain {
     uv_poll_t poll;
     int fd;
+    LIST_ENTRY(drain) link;
 };
 
 static void drain_closed(uv_handle_t *handle)
@@ -39,6 +40,18 @@ static void drain_closed(uv_handle_t *handle)
     struct drain *drain = handle->data;
     fd_close(drain->fd);
     free(drain);
+}
+
+static void drain_end(struct drain *drain)
+{
+    LIST_REMOVE(drain, link);
+    uv_close((uv_handle_t *)&drain->poll, drain_closed);
+}
+
+void drains_end(struct fleet *fleet)
+{
+    while (!LIST_EMPTY(&fleet->drains))
+        drain_end(LIST_FIRST(&fleet->drains));
 }
 
 static void drain_readable(uv_poll_t *poll, int status, int events)
@@ -51,21 +64,22 @@ static void drain_readable(uv_poll_t *poll, int status, int events)
     for (int i = 0; i < AT_ONCE && n > 0; i++)
         n = read(drain->fd, nowhere, sizeof nowhere);
     if (status < 0 || n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
-        uv_close((uv_handle_t *)poll, drain_closed);
+        drain_end(drain);
 }
 
-static void drain_start(uv_loop_t *loop, int fd)
+static void drain_start(struct fleet *fleet, int fd)
 {
     struct drain *drain = calloc(1, sizeof *drain);
     if (drain == NULL)
         abort();
     drain->fd = fd;
     drain->poll.data = drain;
-    if (uv_poll_init(loop, &drain->poll, fd) < 0) {
+    if (uv_poll_init(fleet->config.loop, &drain->poll, fd) < 0) {
         fd_close(fd);
         free(drain);
         return;
     }
+    LIST_INSERT_HEAD(&fleet->drains, drain, link);
     (void)uv_poll_start(&drain->poll, UV_READABLE, drain_readable);
 }
 
@@ -358,11 +372,11 @@ void job_free(struct job *job)
         job_delete(job);
         return;
     }
-    uv_loop_t *loop = box_link_sandbox(job->box)->fleet->config.loop;
+    struct fleet *fleet = box_link_sandbox(job->box)->fleet;
     int *outputs[] = {&job->streams.out, &job->streams.err, &job->streams.control_out};
     for (unsigned i = 0; i < 3; i++) {
         if (*outputs[i] >= 0)
-            drain_start(loop, *outputs[i]);
+            drain_start(fleet, *outputs[i]);
         *outputs[i] = -1;
     }
     close_streams(job);

@@ -231,6 +231,7 @@ def test_a_sandbox_that_is_destroyed_meanwhile(asked, box_of):
     "markers, code, words",
     [
         ("[[refusal]]", "MODEL_REFUSED", "refused"),
+        ("[[refusal: it is against the rules]]", "MODEL_REFUSED", "refused: it is against the rules"),
         ("[[max_tokens]] [[code: print('a long program')]]", "MAX_TOKENS", "maxTokens"),
         ("[[text: I would rather talk about it.]]", "NO_CODE", "without code: I would rather"),
         ("[[code:  ]]", "NO_CODE", "without code"),
@@ -333,7 +334,8 @@ def test_output_comes_while_it_runs(asked, tmp_path):
         assert asked("GET", f"/execute/{run}").status == 202
         assert asked("DELETE", f"/execute/{run}").status == 202
         done = events.until("done")[-1].data
-    assert done["success"] is False and done["error_code"] == "CANCELLED"
+    assert done["success"] is False and done["error_code"] == "CANCELLED" and done["reason"] == "cancelled"
+    assert done["output"] == "first\n" and done["metrics"]["sandbox_ms"] > 0
 
 
 def test_a_stream_that_was_lost_goes_on(asked):

@@ -309,7 +309,7 @@ def test_many_large_answers_at_once(asked, question):
     def large(_connection):
         try:
             yield STREAM + start() + b'data: {"type": "ping", "x": "'
-            for _ in range(28):
+            for _ in range(22):
                 yield b"a" * MB
         finally:  # sent, or cut off
             all_there.wait(PATIENCE)
@@ -497,7 +497,7 @@ def cancel(client, _box, id_):
 def test_upheaval_in_each_phase(asked, question, phase, what):
     client, release = tenant_of(asked), threading.Event()
     client.ok("PUT", "/sandbox/same", {})
-    with in_phase(phase, question, release).stream(client, sandboxId="same", retries=0, timeout=10000) as events:
+    with in_phase(phase, question, release).stream(client, sandboxId="same", retries=0, timeout=3000 if phase == "running" else 30000) as events:
         id_ = events.until(PHASES[phase][2])[0].data["request_id"]
         what(client, "same", id_)
         release.set()
@@ -519,7 +519,7 @@ def test_upheaval_in_each_phase(asked, question, phase, what):
 @pytest.mark.parametrize("phase", list(PHASES))
 def test_a_client_that_leaves(asked, question, phase):
     client, release = tenant_of(asked), threading.Event()
-    with in_phase(phase, question, release).stream(client, retries=0, timeout=5000) as events:
+    with in_phase(phase, question, release).stream(client, retries=0, timeout=2000 if phase == "running" else 30000) as events:
         id_ = events.until(PHASES[phase][2])[0].data["request_id"]
     release.set()
     reply = eventually(lambda: (r := client("GET", f"/execute/{id_}")).status != 202 and r)
@@ -648,6 +648,69 @@ def test_a_token_that_is_revoked_while_streaming(asked, question):
     assert client("GET", "/execute").status == 401
 
 
+# -- a conversation with tools
+
+
+def uses(*blocks, stop_reason="tool_use"):
+    """A message that asks for these tools: (name, input as JSON)."""
+    parts = [STREAM, start()]
+    for n, (id_, name, text) in enumerate(blocks):
+        parts += [open_block(n, type="tool_use", id=id_, name=name, input={}),
+                  piece(n, type="input_json_delta", partial_json=text), close_block(n)]
+    return b"".join([*parts, end(stop_reason)])
+
+
+TOOLS = ["Bash", "Read", "Write", "Edit", "RunCode", "TodoWrite"]
+ODD_USES = {
+    "one that was not offered": [("t1", "Agent", "{}")],
+    "no JSON": [("t1", "Bash", '{"command": "touch /workspace/harm')],
+    "wrong kinds": [(f"t{n}", name, '{"command": [1], "file_path": {}, "content": 7, "code": null, "todos": "x", "old_string": -1}')
+                    for n, name in enumerate(TOOLS)],
+    "deep": [("t1", "TodoWrite", '{"todos": ' + "[" * 5000 + "]" * 5000 + "}")],
+    "a huge name": [("t1", "B" * MB, "{}")],
+    "a huge id": [("i" * MB, "Bash", '{"command": "true"}')],
+    "the same id": [("t1", "TodoWrite", '{"todos": []}')] * 8,
+    "a pipe": [("t1", "Bash", '{"command": "mkfifo /workspace/p; ln -s /proc/self/mem /workspace/m; ln -s /dev/zero /workspace/z"}')]
+              + [(f"r{n}", "Read", json.dumps({"file_path": path})) for n, path in enumerate(
+                  ["p", "m", "z", "/dev/zero", "/proc/self/mem", "/workspace", "../../../../etc/shadow", "\0", "/" + "a" * 5000])]
+              + [("e1", "Edit", '{"file_path": "p", "old_string": "a", "new_string": "b"}'), ("w1", "Write", '{"file_path": "p", "content": "x"}')],
+    "much output": [("t1", "Bash", '{"command": "head -c 50000000 /dev/zero; head -c 50000000 /dev/urandom"}')],
+    "negative numbers": [("t1", "Bash", '{"command": "true", "timeout": -9223372036854775808}'),
+                         ("t2", "Read", '{"file_path": "/etc/passwd", "offset": -1, "limit": 9223372036854775807}'),
+                         ("t3", "Read", '{"file_path": "/etc/passwd", "offset": 9223372036854775807, "limit": 9223372036854775807}')],
+}
+
+
+def test_tools_that_are_asked_for_in_odd_ways(asked, question):
+    """Whatever is asked for, the model is told something, and the conversation comes to its end."""
+    client = tenant_of(asked)
+
+    def talk(blocks):
+        turns = []
+
+        def answer(_connection):
+            turns.append(1)
+            return [uses(*blocks) if len(turns) == 1 else says("enough")]
+
+        q = question(answer)
+        return q, client("POST", "/execute/sdk", {"prompt": q.text, "options": {"allowed_tools": TOOLS, "timeout": 50000}})
+
+    with Pulse(asked) as pulse:
+        done = dict(zip(ODD_USES, at_once(*[lambda b=b: talk(b) for b in ODD_USES.values()])))
+    for name, (q, reply) in done.items():
+        assert reply.status == 200 and reply.json["result"] == "enough", (name, reply)
+        told = q.sent()[1]["messages"][-1]["content"]
+        assert len(told) == len(ODD_USES[name]) and all(part["type"] == "tool_result" for part in told), (name, told)
+    assert pulse.worst < 10, pulse.worst
+    many = question(uses(*[(f"t{n}", "TodoWrite", "{}") for n in range(65)]))
+    client("POST", "/execute/sdk", {"prompt": many.text}).error(502, "API_ERROR")
+    hidden = question(lambda _: [uses(("t1", "Bash", '{"command": "touch /workspace/harm"}'))])
+    reply = client.ok("POST", "/execute/sdk", {"prompt": hidden.text, "options": {"allowed_tools": ["TodoWrite"], "max_turns": 3}})
+    assert reply["error_code"] == "MAX_TURNS" and reply["metadata"]["sandbox_id"] is None, reply
+    for box in boxes_of(client):
+        client("DELETE", f"/sandbox/{box}")
+
+
 # -- where a tenant's own model is
 
 
@@ -705,7 +768,7 @@ def test_a_daemon_that_is_killed_in_each_phase(asked, question):
 
 def test_stopping_while_questions_are_open(top, upstream, question):
     os.mkdir(f"{top}/stopped")
-    server = Server(f"{top}/stopped", env=upstream.env())
+    server = Server(f"{top}/stopped", "--drain", "1s", env=upstream.env())
     client, release = Client(server), threading.Event()
     streams = [in_phase(phase, question, release).stream(client, retries=0) for phase in PHASES]
     for phase, events in zip(PHASES, streams):
