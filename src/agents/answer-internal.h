@@ -47,6 +47,7 @@ struct answer {
     // the sandbox
     struct sandbox *s; // a reference, once it is there
     bool fresh, asked_for, is_up, has_code;
+    uv_timer_t *soon; // asks for it
     struct err sandbox_err;
     struct written_call *listing;
     struct written *before, *after;

@@ -20,6 +20,7 @@ enum {
 };
 
 static void ask(struct answer *a);
+static void stop_timer(struct answer *a);
 
 // --- memory, events, the end
 
@@ -88,6 +89,7 @@ static void leave_sandbox(struct answer *a)
 void answer_finish(struct answer *a, const struct run_end *end, const struct buf *body)
 {
     a->over = true;
+    stop_timer(a);
     answer_let_go(a);
     run_end(a->run, end, body);
     leave_sandbox(a);
@@ -198,16 +200,42 @@ static void on_made(void *data, struct sandbox *s, bool created, const struct er
     answer_unref(a);
 }
 
-static void ask_for_sandbox(struct answer *a)
+static void free_timer(uv_handle_t *handle)
 {
-    if (a->asked_for)
-        return;
-    a->asked_for = true;
+    free(handle);
+}
+
+static void stop_timer(struct answer *a)
+{
+    if (a->soon != NULL)
+        uv_close((uv_handle_t *)a->soon, free_timer);
+    a->soon = NULL;
+}
+
+static void on_soon(uv_timer_t *timer)
+{
+    struct answer *a = timer->data;
+    stop_timer(a);
     a->refs++;
     if (a->s != NULL)
         fresh_wake(a->agents, a->s, on_awake, a);
     else
         fresh_make(a->agents, run_tenant(a->run), run_id(a->run), a->language->name, on_made, a);
+}
+
+// In the loop's next round: it takes longer than anything else here, and whoever follows the code
+// shall see its first words before.
+static void ask_for_sandbox(struct answer *a)
+{
+    if (a->asked_for)
+        return;
+    a->asked_for = true;
+    a->soon = calloc(1, sizeof *a->soon);
+    if (a->soon == NULL)
+        abort();
+    (void)uv_timer_init(a->agents->config.loop, a->soon);
+    a->soon->data = a;
+    (void)uv_timer_start(a->soon, on_soon, 0, 0);
 }
 
 // --- the code is there

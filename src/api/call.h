@@ -124,7 +124,8 @@ bool stream_full(const struct call *call); // wait for the drain callback before
 void stream_end(struct call *call);        // the answer is complete
 void stream_forget(struct call *call);     // its client is gone
 void streams_tick(struct api *api);        // keeps quiet ones open
-void streams_end(struct api *api, const struct token *token); // of a revoked token; NULL: all that do not stay
+void streams_end(struct api *api,
+                 const struct token *token); // of a revoked token; NULL: all that do not stay
 
 // --- the steps before a handler; 0, or -1 when they have answered
 

@@ -273,11 +273,6 @@ int setup_token(int data_fd, struct conf *conf, bool *ret_made, struct err *err)
     return read_token(fd, conf, err) < 0 ? err_wrap(err, "%.80s/admin.token", conf->data) : 0;
 }
 
-void setup_forget_token(struct conf *conf)
-{
-    explicit_bzero(conf->token, strlen(conf->token));
-}
-
 void setup_print_token(const struct conf *conf, const char *before, const char *after)
 {
     char text[TOKEN_MOST + 2];

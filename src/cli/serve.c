@@ -32,6 +32,7 @@ struct server {
     char url[96];
     bool token_is_set; // by whoever started us
     bool token_is_new;
+    bool has_key; // for a model
 };
 
 // --- what is printed once it serves ---
@@ -104,9 +105,7 @@ static void print_lacks(const struct server *s)
 
 static void print_model(const struct server *s)
 {
-    bool has_key = s->conf.api_key[0] != '\0' || s->conf.auth_token[0] != '\0' ||
-                   s->conf.refresh_token[0] != '\0';
-    if (has_key)
+    if (s->has_key)
         (void)printf("  model   %s at %s\n", s->conf.model, s->conf.base_url);
     else
         (void)printf("  model   no key: questions need ANTHROPIC_API_KEY, or a secret named "
@@ -227,6 +226,8 @@ static int prepare(struct server *s, struct err *err)
     k->uid = ids.uid;
     k->gid = ids.gid;
     s->token_is_set = s->conf.token[0] != '\0';
+    s->has_key = s->conf.api_key[0] != '\0' || s->conf.auth_token[0] != '\0' ||
+                 s->conf.refresh_token[0] != '\0';
     if (bind_sockets(s, &ids, err) < 0 || setup_token(data, &s->conf, &s->token_is_new, err) < 0)
         return -1;
     k->resume = -1;
@@ -251,7 +252,7 @@ static int resume(struct server *s, const char *number, struct err *err)
 static int serve(struct server *s, struct err *err)
 {
     enum log_level level = LOG_INFO;
-    setup_forget_token(&s->conf);
+    conf_forget_secrets(&s->conf);
     (void)log_parse_level(s->conf.log_level, &level);
     log_set_level(level);
     s->serving.drain_ms = s->conf.drain_ms;

@@ -35,8 +35,6 @@ int setup_image(int data_fd, const struct conf *conf, struct err *err);
 int setup_daemon(int data_fd, const struct conf *conf, struct serve_ids *ret, struct err *err);
 // Fills conf->token where nobody has set one; `ret_made` when it was made just now.
 int setup_token(int data_fd, struct conf *conf, bool *ret_made, struct err *err);
-// Boxes are forks of what we become, and shall not carry it: it is overwritten.
-void setup_forget_token(struct conf *conf);
 // Prints it, from its file, between these two texts.
 void setup_print_token(const struct conf *conf, const char *before, const char *after);
 // The settings as the daemon gets them, sealed.

@@ -152,6 +152,8 @@ static int set_text(char **at, const char *value, struct err *err)
     char *copy = strdup(value);
     if (copy == NULL)
         return err_sys(err, ENOMEM, "settings");
+    if (*at != NULL)
+        explicit_bzero(*at, strlen(*at)); // it may be secret
     free(*at);
     *at = copy;
     return 0;
@@ -297,14 +299,22 @@ int conf_init(struct conf *conf, struct err *err)
     return 0;
 }
 
+void conf_forget_secrets(struct conf *conf)
+{
+    for (unsigned i = 0; i < N_ROWS; i++) {
+        char **text = field(conf, &rows[i]);
+        if (rows[i].secret && *text != NULL)
+            explicit_bzero(*text, strlen(*text));
+    }
+}
+
 void conf_done(struct conf *conf)
 {
+    conf_forget_secrets(conf);
     for (unsigned i = 0; i < N_ROWS; i++) {
         char **text = field(conf, &rows[i]);
         if (!is_text(&rows[i]))
             continue;
-        if (rows[i].secret && *text != NULL)
-            explicit_bzero(*text, strlen(*text));
         free(*text);
         *text = NULL;
     }

@@ -55,6 +55,8 @@ struct conf {
 // Defaults only.
 int conf_init(struct conf *conf, struct err *err);
 void conf_done(struct conf *conf);
+// Boxes are forks of what `cay serve` becomes, and shall carry none: they are overwritten.
+void conf_forget_secrets(struct conf *conf);
 
 // `cay serve`'s command line: reads the file it names (or /etc/cay/cay.conf where that exists), the
 // environment and the flags. OPT_END, OPT_HELP (printed already) or OPT_FAILED.

@@ -286,7 +286,7 @@ int db_result_add(struct db *db, const struct result_row *row, struct err *err);
 int db_result_end(struct db *db, const struct result_row *row,
                   struct err *err); // all but tenant, id, kind, title, created; not synced
 int db_result_get(struct db *db, int64_t tenant, const char *id, struct result_row *ret,
-                  struct err *err);                                                // 1, 0
+                  struct err *err); // 1, 0
 // Without its body, however long that is; body_len says it.
 int db_result_head(struct db *db, int64_t tenant, const char *id, struct result_row *ret,
                    struct err *err);                                               // 1, 0

@@ -9,8 +9,9 @@
 #define ADDED(column) " " column " = min(" column " + excluded." column ", 4000000000000000000),"
 #define ALL_ADDED                                                                                  \
     ADDED("input")                                                                                 \
-    ADDED("output") ADDED("cache_write") ADDED("cache_write_1h") ADDED("cache_read")               \
-        ADDED("searches") ADDED("fetches") ADDED("cost")
+    ADDED("output")                                                                                \
+    ADDED("cache_write")                                                                           \
+    ADDED("cache_write_1h") ADDED("cache_read") ADDED("searches") ADDED("fetches") ADDED("cost")
 
 enum { APPLICATION_ID = 0x43617931 }; // "Cay1", which file(1) can tell
 

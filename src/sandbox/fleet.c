@@ -506,7 +506,6 @@ void fleet_free(struct fleet *fleet)
     fleet->ticker->data = NULL;
     uv_close((uv_handle_t *)fleet->ticker, (uv_close_cb)free);
     adopt_drop(fleet);
-    drains_end(fleet);
     while ((s = map_next(&fleet->sandboxes, &at)) != NULL) {
         followers_end(s);
         if (s->box != NULL) {
@@ -517,6 +516,7 @@ void fleet_free(struct fleet *fleet)
         fleet_remove(s);
         leave_to_others(s);
     }
+    drains_end(fleet);
     for (unsigned i = 0; i < fleet->n_ready; i++)
         fd_close(fleet->ready[i].guest);
     for (at = 0; (entry = map_next(&fleet->tenants, &at)) != NULL;)

@@ -5,6 +5,8 @@
 // event.c.
 #pragma once
 
+#include <sys/queue.h>
+
 #include "base/map.h"
 #include "base/recent.h"
 #include "box/client.h"
@@ -98,9 +100,10 @@ struct keeper_link;
 
 struct fleet {
     struct fleet_config config;
-    struct map sandboxes; // by key
-    struct map tenants;   // by key
-    struct map boxes;     // box_link by its number as text
+    struct map sandboxes;      // by key
+    struct map tenants;        // by key
+    struct map boxes;          // box_link by its number as text
+    LIST_HEAD(, drain) drains; // job.c's
     struct keeper_link *keeper;
     struct ready_box ready[READY_MAX];
     unsigned n_ready;
@@ -272,6 +275,7 @@ struct job *job_new_asked(struct sandbox *s, uint32_t id, const struct job_event
 void job_on_refused(struct job *job, const struct err *err); // and it will not come
 void job_park(struct job *job);                              // one that has started
 void job_own(struct job *job, const struct job_events *events, void *data);
+void drains_end(struct fleet *fleet); // what jobs without an owner write is not read any more
 
 // --- parking.c: interpreters in boxes that are ready
 

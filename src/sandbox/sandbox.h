@@ -132,7 +132,7 @@ bool sandbox_is_up(const struct sandbox *s);                    // it has one, w
 // as activity.
 void sandbox_wake(struct sandbox *s, sandbox_fn fn, void *data);
 void sandbox_sleep(struct sandbox *s, const char *why, sandbox_fn fn, void *data); // fn may be NULL
-void sandbox_destroy(struct sandbox *s, sandbox_fn fn, void *data); // fn may be NULL
+void sandbox_destroy(struct sandbox *s, sandbox_fn fn, void *data);                // fn may be NULL
 void sandbox_patch(struct sandbox *s, const struct sandbox_settings *settings, unsigned which,
                    sandbox_fn fn, void *data);
 

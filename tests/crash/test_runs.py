@@ -14,7 +14,7 @@ import time
 import leaks
 import pytest
 from crash_helpers import FULL, PATIENCE, Broken, Prober, wait_until
-from runs import BoxRunner, Ledger, Runner, StandIn, read_events, remove_all, results_of, use
+from runs import BoxRunner, Ledger, Runner, StandIn, held, kept_connections, read_events, remove_all, results_of, use
 from test_crash import kill_at_random
 from test_upgrade import NEXT, installed, replace, upgrade  # noqa: F401  pylint: disable=unused-import
 from test_ways import settled
@@ -71,12 +71,12 @@ def warm_up(server):
     settled(server)
 
 
-def no_more_than(server, before):
+def no_more_than(server, model, before):
     client = server.client()
     remove_all(client)
     client.close()
     settled(server)
-    rest = lambda: leaks.difference(before, leaks.held(server))
+    rest = lambda: leaks.difference(before, held(server, model))
     assert wait_until(lambda: not rest(), 20, 0.1), rest()
 
 
@@ -120,7 +120,7 @@ def test_daemon_is_killed_at_random_moments(asking, model):
     server, chance = asking, random.Random(os.getpid())
     warm_up(server)
     model.clear()
-    before = leaks.held(server)
+    before = held(server, model)
     runners = [Runner(server, f"r{i}", chance.random()) for i in range(3)] + [BoxRunner(server, "b", chance.random())]
     spent = server.client().good("GET", "/usage?by=source")["total"]
     with Prober(server) as prober:
@@ -139,7 +139,7 @@ def test_daemon_is_killed_at_random_moments(asking, model):
     ledger.check(runners)
     states = [row["state"] for row in ledger.results.values()]
     assert "done" in states and "lost" in states, states
-    no_more_than(server, before)
+    no_more_than(server, model, before)
 
 
 def test_a_killed_daemon_loses_what_it_worked_on(asking, model):
@@ -206,7 +206,7 @@ def test_keeper_is_killed(asking, model):
     server, chance = asking, random.Random(os.getpid())
     warm_up(server)
     model.clear()
-    before = leaks.held(server)
+    before = held(server, model)
     for i in range(BOTH_ROUNDS):
         runners = [Runner(server, f"k{i}", chance.random()), Runner(server, f"l{i}", chance.random())]
         for runner in runners:
@@ -229,8 +229,8 @@ def test_keeper_is_killed(asking, model):
         remove_all(server.client())
         model.clear()
         server.client().close()
-    now = {k: v for k, v in leaks.held(server).items() if k.startswith("descriptors of the")}
-    no_more_than(server, {**before, **now})
+    now = {k: v for k, v in held(server, model).items() if k.startswith("descriptors of the")}
+    no_more_than(server, model, {**before, **now})
 
 
 def lose_keeper(server, both):
@@ -502,18 +502,19 @@ def many(server, share):
     at_once([kind for kind in kinds for _ in range(int(50 * share))])
 
 
-def test_nothing_is_left(asking):
+def test_nothing_is_left(asking, model):
     server, client = asking, asking.client()
     warm_up(server)
     many(server, 0.2)
     at_rest(server, client)
-    before, sizes = leaks.held(server), []
+    before, sizes = held(server, model), []
     for _ in range(COUNT_ROUNDS):
         many(server, 1 if FULL else 0.5)
         at_rest(server, client)
         sizes.append(rss(server.daemon()))
-        rest = lambda: leaks.difference(before, leaks.held(server))
+        rest = lambda: leaks.difference(before, held(server, model))
         assert wait_until(lambda: not rest(), 20, 0.1), rest()
+        assert kept_connections(server.daemon(), model) <= 64
     # The newest runs are kept in memory, and the allocator keeps some: but it does not go on.
     assert sizes[-1] - sizes[0] < (16 << 20), sizes
 
