@@ -304,7 +304,7 @@ class Ledger:
         self.told = {}  # by a word of the text: (usage of a call, how many there were, how many came to their end)
         self.by_id = {}
         for request in model.requests():
-            found = USAGE.findall(json.dumps(request["body"]))
+            found = USAGE.findall(json.dumps(request["body"]).replace("\\n", " "))
             if request["path"] != "/v1/messages" or not found:
                 continue
             word, tokens_in, tokens_out = found[-1]  # those before were asked before, in the same sandbox

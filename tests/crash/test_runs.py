@@ -334,13 +334,21 @@ def test_a_stop_while_answers_are_stored(asking):
         remove_all(client)
 
 
+def fill_machine(client):
+    """Whether there was no box for one more, three times: the pool gives its own away, and may take one back."""
+    refused = 0
+    for _ in range(12):
+        name = f"full{time.monotonic_ns()}"
+        client.call("PUT", f"/sandbox/{name}", {"keepAlive": True})
+        refused += client.call("POST", f"/sandbox/{name}/wake").status == 503
+    return refused >= 3
+
+
 def test_a_stop_while_sandboxes_are_waited_for(asking):
     """The machine is full: questions wait for a box, and are told that there will be none."""
     server = start_again(asking, "--boxes", "8", "--pool", "1", "--pool-blank", "0", "--drain", "500ms")
     client = server.client()
-    for i in range(8):
-        client.call("PUT", f"/sandbox/full{i}", {"keepAlive": True})
-        client.call("POST", f"/sandbox/full{i}/wake")
+    assert wait_until(lambda: fill_machine(client), every=0.2), client.good("GET", "/health")
     waiting = [Waiting(server, {"question": f"w{i} [[code: print(1)]]"}) for i in range(3)]
     tool = use("Bash", command="true")
     waiting += [Waiting(server, {"prompt": f"t{i} {tool}", "options": {"allowed_tools": ["Bash"]}}, "/execute/sdk") for i in range(2)]
@@ -515,8 +523,10 @@ def test_nothing_is_left(asking, model):
         rest = lambda: leaks.difference(before, held(server, model))
         assert wait_until(lambda: not rest(), 20, 0.1), rest()
         assert kept_connections(server.daemon(), model) <= 64
-    # The newest runs are kept in memory, and the allocator keeps some: but it does not go on.
-    assert sizes[-1] - sizes[0] < (16 << 20), sizes
+    # The newest runs are kept in memory, and the allocator keeps some: but it does not go on. (A sanitizer keeps all.)
+    with open(f"/proc/{server.daemon()}/maps", encoding="utf-8") as maps:
+        if "libasan" not in maps.read():
+            assert sizes[-1] - sizes[0] < (16 << 20), sizes
 
 
 def at_rest(server, client):

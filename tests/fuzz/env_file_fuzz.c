@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (r > 0) {
         assert(value.len <= MAX && value.len < size && value.failed == 0);
         assert(memchr(buf_str(&value), '\0', value.len) == NULL);
-        assert(memmem(data, size, "K", 1) != NULL && memchr(data, '=', size) != NULL);
+        assert(data != NULL && memchr(data, 'K', size) != NULL && memchr(data, '=', size) != NULL);
     }
     return 0;
 }
