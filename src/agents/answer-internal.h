@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A question while it is worked on: answer.c (its way), answer-prompt.c (what the model is told),
+// A question while it is worked on: answer.c (its beginning, its repair, its end), answer-prompt.c
+// (what the model is told), answer-ask.c (what it answers), answer-box.c (the sandbox),
 // answer-cell.c (the code as it runs, and the answer).
 #pragma once
 
@@ -75,6 +76,16 @@ void prompt_repair(struct answer *a, const char *code, const char *error);
 void prompt_write(const struct answer *a, struct buf *ret);   // the request's body
 void prompt_key(struct answer *a, const struct buf *request); // what code is kept under
 
+// --- answer-ask.c
+
+void answer_ask(struct answer *a); // for code, once more or for the first time
+
+// --- answer-box.c
+
+void answer_want_sandbox(struct answer *a); // in the loop's next round; once
+void answer_stop_timer(struct answer *a);
+void answer_run_if_ready(struct answer *a);
+
 // --- answer-cell.c
 
 void answer_run_code(struct answer *a);  // the sandbox is up, and there is code
@@ -89,7 +100,10 @@ void answer_reply(struct answer *a);
 
 struct json *answer_event(struct json *j, struct buf *buf);           // an object that is open
 void answer_emit(struct answer *a, const char *type, struct json *j); // and its end
-void answer_code_ended(struct answer *a);                             // end and whole tell how
-void answer_fail(struct answer *a, const struct failure *failure);    // there is no result
+// An event of one text.
+void answer_emit_str(struct answer *a, const char *type, const char *key, const char *text);
+void answer_say(struct answer *a, const char *error_code, const char *error); // NULL: nothing
+void answer_code_ended(struct answer *a);                          // end and whole tell how
+void answer_fail(struct answer *a, const struct failure *failure); // there is no result
 void answer_finish(struct answer *a, const struct run_end *end, const struct buf *body);
 void answer_unref(struct answer *a);
