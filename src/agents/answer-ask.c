@@ -39,7 +39,7 @@ static void use_code(struct answer *a)
 }
 
 // A model that fails on a repair has not unmade what went before.
-static void reply_with_note(struct answer *a, const char *why)
+void answer_reply_with_note(struct answer *a, const char *why)
 {
     auto_buf text;
     buf_init(&text, TEXT_MAX + sizeof(struct failure));
@@ -53,7 +53,7 @@ static void reply_without_code(struct answer *a, const char *error_code, const c
 {
     auto_buf error;
     if (a->has_run) {
-        reply_with_note(a, what);
+        answer_reply_with_note(a, what);
         return;
     }
     buf_init(&error, WORDS_TOLD + 256);
@@ -187,7 +187,7 @@ static void take_result(struct answer *a, const struct model_result *result)
     }
     failure_of(result, &failure);
     if (a->has_run)
-        reply_with_note(a, failure.message);
+        answer_reply_with_note(a, failure.message);
     else
         answer_fail(a, &failure);
 }
@@ -225,7 +225,7 @@ static bool is_over_budget(struct answer *a)
     if (a->s == NULL || !failure_of_budget(sandbox_row(a->s), &failure))
         return false;
     if (a->has_run)
-        reply_with_note(a, failure.message);
+        answer_reply_with_note(a, failure.message);
     else
         answer_fail(a, &failure);
     return true;

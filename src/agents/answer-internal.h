@@ -79,6 +79,8 @@ void prompt_key(struct answer *a, const struct buf *request); // what code is ke
 // --- answer-ask.c
 
 void answer_ask(struct answer *a); // for code, once more or for the first time
+// A model that fails on a repair has not unmade what went before.
+void answer_reply_with_note(struct answer *a, const char *why);
 
 // --- answer-box.c
 
