@@ -290,7 +290,9 @@ static void destroy(struct sandbox *s)
     sandbox_ref(s); // until it is gone
     lifecycle_move(s, CHANGE_DESTROY);
     tell_destroyed(s);
-    if (bind_disk(s) != 0 && s->row.boxes > 0)
+    // Also of one that has had no box, as far as its row knows: a daemon that was killed may have
+    // asked for one, and its disk was made.
+    if (bind_disk(s) != 0)
         keeper_disk_drop(s->fleet, bind_disk(s), on_disk_dropped, s);
     else
         forget(s);
@@ -332,7 +334,6 @@ void lifecycle_start(struct sandbox *s, sandbox_fn fn, void *data, bool created,
 void lifecycle_resume_destroy(struct sandbox *s)
 {
     s->destroy_wanted = true;
-    s->row.boxes = 1; // whatever it had: its disk is looked for
     lifecycle_settle(s);
 }
 
