@@ -127,7 +127,7 @@ def held(server):
     return {
         "descriptors of the keeper": list_fds(keeper),
         "descriptors of the daemon": list_fds(daemon),
-        "descriptors of the spawner": list_fds(min(guests(server))),  # it was there before them
+        "descriptors of the spawner": list_fds(spawner(server)),
         "descriptors of the zygote": sorted(fd for pid in server.zygotes() for fd in list_fds(pid)),
         "processes": len(pids),
         "mounts": len(pathlib.Path(f"/proc/{keeper}/mountinfo").read_text(encoding="utf-8").splitlines()),
@@ -170,6 +170,18 @@ def parent(pid):
 def guests(server):
     """PID 1 of each box, and the spawner."""
     return {pid for pid in children(server.process.pid) if name_of(pid) != "cayd" and not is_zygote(pid)}
+
+
+def spawner(server):
+    """The one of them that is not PID 1 of anything. Not the oldest by its number: those begin anew."""
+    for pid in guests(server):
+        try:
+            status = pathlib.Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+        except OSError:
+            continue
+        if len(status[status.index("NSpid:") :].splitlines()[0].split()) == 2:
+            return pid
+    raise AssertionError("there is no spawner")
 
 
 def kernels(server):

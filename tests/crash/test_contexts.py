@@ -482,7 +482,7 @@ def test_the_spawner_is_killed(server):
     assert wait_until(lambda: new_is_fork(client), every=0.1)
     kept = Kept(server)
     before = server.zygotes()
-    os.kill(min(leaks.guests(server)), signal.SIGKILL)
+    os.kill(leaks.spawner(server), signal.SIGKILL)
     assert wait_until(lambda: server.zygotes() and not set(before) & set(server.zygotes())), server.log()
     kept.check()
     assert wait_until(lambda: client.good("GET", "/health")["pool"]["ready"] == server.POOL)
