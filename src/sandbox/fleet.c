@@ -513,6 +513,8 @@ void fleet_free(struct fleet *fleet)
             box_link_free(s->box);
             s->refs--; // the box's
         }
+        if (s->state == STATE_DESTROYING)
+            s->refs--; // that of those in destruction: the next daemon goes on with it
         fleet_remove(s);
         leave_to_others(s);
     }
