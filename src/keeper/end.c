@@ -48,7 +48,9 @@ static void finish(struct keeper *k, struct box *box)
     fd_close(box->pidfd);
     fd_close(box->disk_fd);
     root_done(&box->root);
-    if (box->has_cgroups)
+    if (box->has_cgroups && weaken(WEAKEN_CGROUPKILL))
+        (void)cgroups_remove(k->cgroups, keeper_host_slot(k, box->slot));
+    else if (box->has_cgroups)
         (void)cgroups_clear(k->cgroups, keeper_host_slot(k, box->slot));
     drop_disk(k, box);
     if (box->image != NULL)
