@@ -555,6 +555,7 @@ def test_nothing_is_left(server):
     for i in range(LEAK_ROUNDS):
         round_of_everything(server, client, f"r{i}")
         if i % 2 == 0:
+            assert wait_until(server.zygotes)  # the next one may still be on its way
             os.kill(server.zygotes()[0], signal.SIGKILL)
     settled(server)
     rest = lambda: leaks.difference(before, leaks.held(server))
