@@ -138,7 +138,7 @@ def tunnel(server, client, path):
     client.call("PUT", path("/files/tmp/staying.py"), STAYING.encode())
     argv = ["python3", "/tmp/staying.py", outside.HOST, outside.NAME, str(world.echo_port)]
     client.good("POST", path("/processes"), {"id": "staying", "argv": argv})
-    said = lambda: client.call("GET", path("/processes/staying/logs?stream=stdout")).raw
+    said = lambda: [client.call("GET", path(f"/processes/staying/logs?stream={n}")).raw for n in ("stdout", "stderr")]
     assert wait_until(lambda: world.echoing == 2), (path(""), world.echoing, said(), server.log())
 
     def end():
