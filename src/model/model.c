@@ -4,7 +4,6 @@
 #include "model/model.h"
 
 #include <assert.h>
-#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,27 +70,6 @@ struct model_call {
 
 static void on_timer(uv_timer_t *timer);
 static void begin(struct model_call *call);
-
-// --- access
-
-int model_access_copy(const struct model_access *access, struct model_access *ret)
-{
-    *ret = (struct model_access){
-        .base_url = mem_copy_text(access->base_url),
-        .header = mem_copy_text(access->header),
-        .guarded = access->guarded,
-    };
-    return 0;
-}
-
-void model_access_done(struct model_access *access)
-{
-    if (access->header != NULL)
-        sodium_memzero(access->header, strlen(access->header));
-    free(access->header);
-    free(access->base_url);
-    *access = (struct model_access){0};
-}
 
 // --- the end of a call
 
@@ -466,37 +444,10 @@ static void on_timer(uv_timer_t *timer)
 
 // --- beginning
 
-static bool is_line(const char *text)
-{
-    return text != NULL && strpbrk(text, "\r\n") == NULL;
-}
-
-// What libcurl would take apart differently than whoever checked it does not go there.
-static bool can_be_asked(const struct model_access *access, const char *beta)
-{
-    const char *url = access->base_url;
-    if (url == NULL || (strncmp(url, "http://", 7) != 0 && strncmp(url, "https://", 8) != 0) ||
-        strpbrk(url, "@?#\\ \t\r\n") != NULL)
-        return false;
-    return is_line(access->header) && strchr(access->header, ':') != NULL &&
-           (beta == NULL || is_line(beta));
-}
-
-static char *make_url(const char *base)
-{
-    size_t len = base != NULL ? strlen(base) : 0;
-    char *url = NULL;
-    while (len > 0 && base[len - 1] == '/')
-        len--;
-    if (asprintf(&url, "%.*s/v1/messages", (int)len, base != NULL ? base : "") < 0)
-        abort();
-    return url;
-}
-
 static void copy_request(struct model_call *call, const struct model_request *request)
 {
     (void)model_access_copy(request->access, &call->access);
-    call->url = make_url(request->access->base_url);
+    call->url = access_url(request->access);
     call->body = malloc(request->body_len + 1);
     if (call->body == NULL)
         abort();
@@ -530,7 +481,7 @@ struct model_call *model_ask(struct model *model, const struct model_request *re
     if (call->next != NULL)
         call->next->at = &call->next;
     model->calls = call;
-    if (can_be_asked(&call->access, call->beta)) {
+    if (access_can_be_asked(&call->access, call->beta)) {
         begin(call);
     } else {
         call->state = CALL_BROKEN;
