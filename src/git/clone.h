@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// A repository brought into a sandbox that runs, by git in its box. The policy of the sandbox
+// holds, and its secrets are put in outside. On the loop's thread.
+#pragma once
+
+#include <stdint.h>
+
+#include "db/db.h"
+#include "sandbox/sandbox.h"
+
+enum {
+    GIT_PATH_MAX = 2048,
+    GIT_URL_MAX = 2048,
+    GIT_REF_MAX = 255,
+    GIT_COMMIT_MAX = 80,
+    GIT_SAID_MAX = 4096, // of git's own words
+};
+
+struct git_fault {
+    const char *code;        // a literal, as in docs/ERRORS.md: "GIT_REPO_NOT_FOUND"
+    unsigned status;         // of HTTP, that goes with it
+    char message[400];       // what happened, and what to do
+    char said[GIT_SAID_MAX]; // what git wrote, made plain; "": nothing
+};
+
+struct git_clone {                           // texts are copied
+    const char *url, *branch, *dir, *secret; // NULL but for url: not given
+    int64_t depth, timeout_ms;               // 0: not given
+};
+
+struct git_cloned {
+    char url[GIT_URL_MAX];       // canonical
+    char dir[GIT_PATH_MAX];      // where it is: /workspace/NAME unless told otherwise
+    char head[GIT_REF_MAX + 1];  // the branch; "": none
+    char commit[GIT_COMMIT_MAX]; // "": it is empty
+};
+
+struct git_work;
+// What does not depend on a sandbox: URL, branch, directory. 0, or -1 and the fault.
+int git_clone_check(const struct git_clone *clone, struct git_fault *ret);
+// Exactly one of cloned and fault, once, perhaps before this returns (then it is NULL).
+typedef void (*git_cloned_fn)(void *data, const struct git_cloned *cloned,
+                              const struct git_fault *fault);
+struct git_work *git_clone_start(struct db *db, struct sandbox *s, const struct git_clone *clone,
+                                 git_cloned_fn fn, void *data);
+void git_cancel(struct git_work *work); // takes NULL; what runs is killed, nobody is called
