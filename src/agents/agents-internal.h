@@ -2,6 +2,8 @@
 // The room's own state.
 #pragma once
 
+#include <sys/queue.h>
+
 #include "agents/agents.h"
 #include "agents/run.h"
 #include "base/map.h"
@@ -17,8 +19,11 @@ struct agents {
     struct syncing *syncing; // the thread that sees to it
     size_t log_bytes;
     struct fresh *fresh;
+    LIST_HEAD(task_list, task) tasks; // at work
+    struct opencode *opencode;
     struct agents_stats stats;
 };
 
+void tasks_stop(struct agents *agents); // all end, now
 void runs_cancel(struct agents *agents);
 void runs_close(struct agents *agents);

@@ -7,6 +7,7 @@
 #include "agents/agents-internal.h"
 #include "agents/failure.h"
 #include "agents/fresh.h"
+#include "agents/opencode.h"
 #include "base/mem.h"
 #include "egress/spend.h"
 
@@ -21,6 +22,7 @@ int agents_open(const struct agents_config *config, struct agents **ret, struct 
     a->config = *config;
     a->config.default_model = mem_copy_text(model_resolve(config->default_model));
     a->fresh = fresh_open();
+    a->opencode = opencode_open();
     *ret = a;
     return 0;
 }
@@ -29,6 +31,8 @@ void agents_stop(struct agents *a)
 {
     a->closing = true;
     runs_cancel(a);
+    tasks_stop(a);
+    opencode_stop(a);
     fresh_stop(a);
 }
 
@@ -37,7 +41,9 @@ void agents_close(struct agents *a)
     if (a == NULL)
         return;
     a->closing = true;
+    tasks_stop(a);
     runs_close(a);
+    opencode_close(a);
     fresh_close(a);
     free((char *)(uintptr_t)a->config.default_model);
     free(a);

@@ -11,6 +11,7 @@
 #include "model/model.h"
 #include "sandbox/sandbox.h"
 
+struct agent_files;
 struct agents;
 
 struct agents_config {
@@ -22,6 +23,10 @@ struct agents_config {
     struct model_keys *keys;
     const char *default_model; // "sonnet"
     int64_t run;               // this run of the daemon
+    // Of tasks:
+    const struct agent_files *agent_files; // lent: what is known of command-line agents
+    int components_fd;                     // lent: the folder of components; -1: there is none
+    int64_t task_timeout_ms;               // what a task has that says nothing, and the most
 };
 int agents_open(const struct agents_config *config, struct agents **ret, struct err *err);
 // No more are begun, and all that run end as cancelled, while their clients can still be told.

@@ -7,11 +7,16 @@
 #pragma once
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/err.h"
 
-enum { COMPONENTS_MAX = 256, COMPONENT_TEXT_MAX = 1024 * 1024, COMPONENTS_BYTES_MAX = 4 * 1024 * 1024 };
+enum {
+    COMPONENTS_MAX = 256,
+    COMPONENT_TEXT_MAX = 1024 * 1024,
+    COMPONENTS_BYTES_MAX = 4 * 1024 * 1024
+};
 
 struct components;
 // {"agents": [...], "commands": [...], "mcps": [...], "settings": [...], "hooks": [...]}, each item
@@ -19,7 +24,12 @@ struct components;
 // there is no such folder), or {"name", "content"}: the text of a file, or, of JSON kinds, an
 // object; hooks may have "files": {"FILE": "text"}. ERR_INVALID and ERR_NOT_FOUND name the item.
 int components_parse(const json_t *from, int dir_fd, struct components **ret, struct err *err);
+// Counted: a task keeps them while it works. components_free gives one reference back.
+struct components *components_ref(const struct components *components);
 void components_free(struct components *components); // takes NULL
+// All of it as JSON for components_parse, nothing by name alone: what a new daemon goes on with.
+// free(3) it.
+char *components_text(const struct components *components);
 
 // Which files have to be read before they are merged, below the project: NULL past the last.
 const char *components_reads(const struct components *components, unsigned n);

@@ -28,10 +28,10 @@ struct left { // a sandbox that nobody is known to need
 struct making {
     struct agents *agents;
     int64_t tenant;
-    char *run, *language;
-    struct sandbox *s; // once there is one
-    bool is_old;       // it was there before
-    bool was_full;     // the machine was, not a quota
+    struct fresh_wish wish; // its texts are copies
+    struct sandbox *s;      // once there is one
+    bool is_old;            // it was there before
+    bool was_full;          // the machine was, not a quota
     sandbox_fn fn;
     void *data;
     int64_t until_ns;
@@ -128,6 +128,34 @@ static void stop_waiting(struct making *m)
     m->timer = NULL;
 }
 
+// Each text is a copy of its own, or lent.
+static void wish_texts(struct fresh_wish *wish, const char **ret[5])
+{
+    ret[0] = &wish->run;
+    ret[1] = &wish->language;
+    ret[2] = &wish->image;
+    ret[3] = &wish->network;
+    ret[4] = &wish->secrets;
+}
+
+static struct fresh_wish wish_copy(const struct fresh_wish *from)
+{
+    struct fresh_wish wish = *from;
+    const char **texts[5];
+    wish_texts(&wish, texts);
+    for (unsigned i = 0; i < 5; i++)
+        *texts[i] = mem_copy_text(*texts[i]);
+    return wish;
+}
+
+static void wish_done(struct fresh_wish *wish)
+{
+    const char **texts[5];
+    wish_texts(wish, texts);
+    for (unsigned i = 0; i < 5; i++)
+        free((char *)(uintptr_t)*texts[i]);
+}
+
 static void finish(struct making *m, const struct err *err)
 {
     stop_waiting(m);
@@ -136,8 +164,7 @@ static void finish(struct making *m, const struct err *err)
     m->fn(m->data, err == NULL ? m->s : NULL, !m->is_old, err);
     if (m->s != NULL)
         sandbox_unref(m->s);
-    free(m->run);
-    free(m->language);
+    wish_done(&m->wish);
     free(m);
 }
 
@@ -199,6 +226,19 @@ static void fail_or_wait(struct making *m, const struct err *err)
         finish(m, err);
 }
 
+static void create(struct making *m);
+
+// Whether another image will do, and is tried.
+static bool try_default_image(struct making *m, const struct err *err)
+{
+    if (err == NULL || err->code != ERR_NOT_FOUND || !m->wish.any_image || m->wish.image == NULL)
+        return false;
+    free((char *)(uintptr_t)m->wish.image);
+    m->wish.image = NULL;
+    create(m);
+    return true;
+}
+
 static void on_awake(void *data, struct sandbox *s, bool created, const struct err *err)
 {
     struct making *m = data;
@@ -215,7 +255,8 @@ static void on_created(void *data, struct sandbox *s, bool created, const struct
     struct making *m = data;
     (void)created;
     if (s == NULL || (err != NULL && err->code != ERR_NONE)) {
-        fail_or_wait(m, err);
+        if (!try_default_image(m, err))
+            fail_or_wait(m, err);
         return;
     }
     m->s = sandbox_ref(s);
@@ -226,18 +267,25 @@ static void create(struct making *m)
 {
     struct fleet_stats stats;
     auto_buf labels, names;
+    const struct fresh_wish *wish = &m->wish;
     fleet_stats(m->agents->config.fleet, &stats);
     buf_init(&labels, 256);
     buf_init(&names, 256);
-    (void)buf_printf(&labels, "{\"cay.request\":\"%s\"}", m->run);
-    if (m->language != NULL)
-        (void)buf_printf(&names, "[\"%s\"]", m->language);
+    (void)buf_printf(&labels, "{\"" FRESH_LABEL "\":\"%s\"}", wish->run);
+    if (wish->language != NULL)
+        (void)buf_printf(&names, "[\"%s\"]", wish->language);
     const struct sandbox_settings settings = {
+        .image = wish->image,
+        .limits = {.memory = wish->memory},
         .sleep_after_ms = SLEEP_AFTER_MS,
-        .destroy_after_ms = DESTROY_AFTER_MS,
+        .destroy_after_ms = wish->destroy_after_ms != 0 ? wish->destroy_after_ms : DESTROY_AFTER_MS,
         .ephemeral = !stats.has_volume,
         .labels = buf_str(&labels),
-        .languages = m->language != NULL ? buf_str(&names) : NULL,
+        .languages = wish->language != NULL ? buf_str(&names) : NULL,
+        .network = wish->network,
+        .secrets = wish->secrets,
+        .budget_cost = wish->budget_cost,
+        .budget_tokens = wish->budget_tokens,
     };
     fleet_create(m->agents->config.fleet, m->tenant, &settings, on_created, m);
 }
@@ -260,14 +308,20 @@ static struct making *making_new(struct agents *a, sandbox_fn fn, void *data)
     return m;
 }
 
-void fresh_make(struct agents *a, int64_t tenant, const char *run, const char *language,
-                sandbox_fn fn, void *data)
+void fresh_make_with(struct agents *a, int64_t tenant, const struct fresh_wish *wish, sandbox_fn fn,
+                     void *data)
 {
     struct making *m = making_new(a, fn, data);
     m->tenant = tenant;
-    m->run = mem_copy_text(run);
-    m->language = mem_copy_text(language);
+    m->wish = wish_copy(wish);
     try(m);
+}
+
+void fresh_make(struct agents *a, int64_t tenant, const char *run, const char *language,
+                sandbox_fn fn, void *data)
+{
+    const struct fresh_wish wish = {.run = run, .language = language};
+    fresh_make_with(a, tenant, &wish, fn, data);
 }
 
 void fresh_wake(struct agents *a, struct sandbox *s, sandbox_fn fn, void *data)

@@ -104,23 +104,29 @@ static bool is_too_much(const struct agents *agents, int64_t tenant)
            (agents->stats.open >= TENANT_MAX && count_open(agents, tenant) >= TENANT_MAX);
 }
 
+static struct run *make(struct agents *agents, const char *id)
+{
+    struct run *run = calloc(1, sizeof *run);
+    if (run == NULL)
+        abort();
+    run->agents = agents;
+    run->refs = 1;
+    if (id != NULL && strlen(id) < RUN_ID_MAX)
+        (void)snprintf(run->id, sizeof run->id, "%s", id);
+    else
+        run_make_id(run->id);
+    buf_init(&run->text, RUN_LOG_MAX + GAP_MAX);
+    buf_init(&run->body, RUN_BODY_MAX);
+    return run;
+}
+
 struct run *run_new(struct agents *agents, const struct run_start *start, struct err *err)
 {
     if (is_too_much(agents, start->tenant)) {
         (void)err_set(err, ERR_UNAVAILABLE, "too much is asked at once: try again later");
         return NULL;
     }
-    struct run *run = calloc(1, sizeof *run);
-    if (run == NULL)
-        abort();
-    run->agents = agents;
-    run->refs = 1;
-    if (start->id != NULL && strlen(start->id) < RUN_ID_MAX)
-        (void)snprintf(run->id, sizeof run->id, "%s", start->id);
-    else
-        run_make_id(run->id);
-    buf_init(&run->text, RUN_LOG_MAX + GAP_MAX);
-    buf_init(&run->body, RUN_BODY_MAX);
+    struct run *run = make(agents, start->id);
     run->row = (struct result_row){
         .tenant = start->tenant,
         .id = run->id,
@@ -136,6 +142,25 @@ struct run *run_new(struct agents *agents, const struct run_start *start, struct
         run_unref(run);
         return NULL;
     }
+    agents->stats.runs++;
+    agents->stats.open++;
+    return run;
+}
+
+struct run *run_new_again(struct agents *agents, const struct result_row *row)
+{
+    struct run *run = make(agents, row->id);
+    run->row = (struct result_row){
+        .tenant = row->tenant,
+        .id = run->id,
+        .kind = mem_copy_text(row->kind),
+        .state = RESULT_RUNNING,
+        .run = agents->config.run,
+        .title = mem_copy_text(row->title),
+        .model = mem_copy_text(row->model),
+        .created_ms = row->created_ms,
+    };
+    map_put(&agents->runs, run->id, run);
     agents->stats.runs++;
     agents->stats.open++;
     return run;

@@ -23,12 +23,14 @@ struct run; // counted
 struct run_start {
     int64_t tenant;
     const char *id;    // of the request, which nobody else has; NULL: one is made up
-    const char *kind;  // "question", "sdk"
+    const char *kind;  // "question", "sdk", "task"
     const char *title; // cut
     const char *model;
 };
 // Writes its row. The reference is the caller's. NULL: err; ERR_UNAVAILABLE: too many run.
 struct run *run_new(struct agents *agents, const struct run_start *start, struct err *err);
+// One that an earlier daemon has left, with a log of its own. As run_new otherwise.
+struct run *run_new_again(struct agents *agents, const struct result_row *row);
 struct run *run_ref(struct run *run);
 void run_unref(struct run *run); // takes NULL
 const char *run_id(const struct run *run);

@@ -24,6 +24,7 @@ struct task_request { // texts are copied
     const char *agent;   // NULL: "claude"
     const char *sandbox; // id; NULL: a fresh one, which is destroyed at the end unless `keep`
     const char *image;   // of a fresh one; NULL: the agent's
+    uint64_t memory;     // bytes, of a fresh one; 0: the agent's
     const char *repo, *branch, *secret; // NULL: none
     const char *network;                // canonical, as in struct sandbox_settings; NULL: "none"
     const char *working_dir;            // below the repository, or absolute; NULL: its top

@@ -36,7 +36,8 @@ struct api {
     uint16_t port;              // that is listened on
     char admin_id[DB_TOKEN_ID]; // of the configured token's row
     struct call *streams;
-    size_t held; // bytes of large answers that wait for their readers (code-result.c)
+    unsigned strangers; // whose large bodies are being read (auth.c)
+    size_t held;        // bytes of large answers that wait for their readers (code-result.c)
     LIST_HEAD(transfer_list, transfer) transfers; // transfer.c
     uv_timer_t tick;
     struct buf openapi;
@@ -44,4 +45,5 @@ struct api {
 
 int auth_open(struct api *api, const struct api_config *config, struct err *err);
 void auth_close(struct api *api);
+void auth_arrived(struct api *api, struct http_request *req); // its body is here
 void auth_revoked(struct api *api, const char *id); // forgets the token and ends its streams

@@ -208,6 +208,7 @@ static void dispatch(struct call *call)
 void api_handle(struct http_request *req, void *data)
 {
     struct api *api = data;
+    auth_arrived(api, req);
     if (preview_is_host(api->previews, http_header(req, "Host"))) {
         preview_by_host(api->previews, req);
         return;

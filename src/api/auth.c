@@ -7,13 +7,16 @@
 #include <string.h>
 #include <strings.h>
 
+#include "api/body-token.h"
 #include "api/call.h"
 #include "api/transfer.h"
 #include "api/web.h"
 #include "base/clock.h"
+#include "base/text.h"
+#include "edge/limits.h"
 #include "edge/ws.h"
 
-enum { OFFERED_MAX = 512 };
+enum { OFFERED_MAX = BODY_TOKEN_MAX };
 
 #define ADMIN_NAME "admin" // of the configured token's row: others cannot be called so
 
@@ -233,6 +236,13 @@ static struct token *unnamed(struct api *api, const struct http_request *req)
 
 static int refuse_unnamed(struct call *call)
 {
+    bool may_be_within = call->route->flags & ROUTE_BODY_TOKEN;
+    if (call->api->anyone == NULL && may_be_within && http_is_raw(call->req))
+        return refuse(call, "a token is needed before a body of this size is read: send "
+                            "'Authorization: Bearer TOKEN'");
+    if (call->api->anyone == NULL && may_be_within)
+        return refuse(call, "a token is needed: send 'Authorization: Bearer TOKEN', or "
+                            "'auth_token' in the body");
     if (call->api->anyone == NULL)
         return refuse(call, "a token is needed: send 'Authorization: Bearer TOKEN'");
     call_error(call, ERROR_FORBIDDEN, NULL,
@@ -242,34 +252,64 @@ static int refuse_unnamed(struct call *call)
     return -1;
 }
 
-static int identify(struct call *call)
+static int read_header(struct call *call, const char *header, const char **ret_text)
+{
+    if (*ret_text != NULL)
+        return refuse(call, "there is a token in the Authorization header and one offered as a "
+                            "subprotocol: send one");
+    if (http_header_twice(call->req, "Authorization"))
+        return refuse(call, "there is more than one Authorization header");
+    *ret_text = bearer(header);
+    return *ret_text != NULL ? 0 : refuse(call, "the Authorization header must be 'Bearer TOKEN'");
+}
+
+// Where there is no header.
+static int read_within(struct call *call, char buffer[static OFFERED_MAX], const char **ret_text)
+{
+    size_t len;
+    if (!(call->route->flags & ROUTE_BODY_TOKEN) || http_is_raw(call->req))
+        return 0;
+    const char *body = http_body(call->req, &len);
+    int r = body_token_find(body, len, buffer);
+    if (r < 0)
+        return refuse(call, "the body's auth_token cannot be a token");
+    if (r > 0)
+        *ret_text = buffer;
+    return 0;
+}
+
+// The token that was sent, or else the one of those who need none.
+static struct token *find_sent(struct call *call)
 {
     struct err err;
     struct token *t = unnamed(call->api, call->req);
-    char buffer[OFFERED_MAX];
+    char buffer[OFFERED_MAX] = "";
     const char *header = http_header(call->req, "Authorization");
     const char *text = offered(call->req, buffer);
-    if (header == NULL && text == NULL && t == NULL)
-        return refuse_unnamed(call);
-    if (header != NULL && text != NULL)
-        return refuse(call, "there is a token in the Authorization header and one offered as a "
-                            "subprotocol: send one");
-    if (header != NULL) {
-        if (http_header_twice(call->req, "Authorization"))
-            return refuse(call, "there is more than one Authorization header");
-        text = bearer(header);
-        if (text == NULL)
-            return refuse(call, "the Authorization header must be 'Bearer TOKEN'");
-    }
-    if (text != NULL) {
+    int r = header != NULL ? read_header(call, header, &text)
+            : text == NULL ? read_within(call, buffer, &text)
+                           : 0;
+    if (r < 0)
+        return NULL;
+    if (text != NULL)
         t = find(call->api, text, &err);
-        if (t == NULL && err.code == ERR_NONE)
-            return refuse(call, "this token is not known; it may have been revoked");
-        if (t == NULL) {
-            call_fail(call, &err);
-            return -1;
-        }
-    }
+    sodium_memzero(buffer, sizeof buffer);
+    if (t != NULL)
+        return t;
+    if (text == NULL)
+        (void)refuse_unnamed(call);
+    else if (err.code == ERR_NONE)
+        (void)refuse(call, "this token is not known; it may have been revoked");
+    else
+        call_fail(call, &err);
+    return NULL;
+}
+
+static int identify(struct call *call)
+{
+    struct token *t = find_sent(call);
+    if (t == NULL)
+        return -1;
     t->refs++;
     call->token = t;
     call->tenant = t->tenant;
@@ -287,11 +327,44 @@ bool auth_peek(struct call *call)
     return text != NULL && find(call->api, text, &err) != NULL;
 }
 
-bool api_is_known(void *data, const struct http_request *req)
+// -- strangers: those who may have a token in a body that is not read yet. Few at a time are let
+// in, and none with a body that is large or of unknown length: the header is for these.
+
+static void stranger_gone(void *data)
+{
+    struct api *api = data;
+    api->strangers--;
+}
+
+static bool admit_stranger(struct api *api, struct http_request *req)
+{
+    struct err ignored;
+    uint64_t len;
+    const char *text = http_header(req, "Content-Length");
+    if (http_get_method(req) != HTTP_POST || strcmp(http_target(req), AUTH_WITHIN_TARGET) != 0 ||
+        text == NULL || parse_u64(text, 0, EDGE_STRANGER_MAX, &len, &ignored) < 0 ||
+        api->strangers >= EDGE_STRANGERS_MAX)
+        return false;
+    api->strangers++;
+    http_set_context(req, api, stranger_gone);
+    return true;
+}
+
+void auth_arrived(struct api *api, struct http_request *req)
+{
+    if (http_context(req) == NULL)
+        return;
+    http_set_context(req, NULL, NULL);
+    stranger_gone(api);
+}
+
+bool api_is_known(void *data, struct http_request *req)
 {
     const char *header = http_header(req, "Authorization");
     const char *text = header != NULL ? bearer(header) : NULL;
-    return header == NULL ? unnamed(data, req) != NULL : text != NULL && auth_knows(data, text);
+    if (header != NULL)
+        return text != NULL && auth_knows(data, text);
+    return unnamed(data, req) != NULL || admit_stranger(data, req);
 }
 
 static int check_rate(struct call *call)

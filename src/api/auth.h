@@ -21,6 +21,9 @@ enum {
 #define AUTH_PROTOCOL        "cay"
 #define AUTH_PROTOCOL_BEARER "cay.bearer." // and the token
 
+// Where the token may be in the body (ROUTE_BODY_TOKEN).
+#define AUTH_WITHIN_TARGET "/execute"
+
 struct token {
     char key[2 * DB_TOKEN_HASH + 1]; // the hash, hexadecimal: the cache's key
     char id[DB_TOKEN_ID];

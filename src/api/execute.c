@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// POST /execute, and how runs are answered and streamed.
+// POST /execute, here with a question, and how runs are answered and streamed.
 #include "api/execute.h"
 
 #include <errno.h>
@@ -10,10 +10,13 @@
 
 #include "agents/answer.h"
 #include "agents/failure.h"
+#include "agents/task.h"
+#include "api/body-token.h"
+#include "api/execute-task.h"
 #include "api/handlers.h"
 #include "api/schemas.h"
 #include "api/show.h"
-#include "base/mem.h"
+#include "git/clone.h"
 #include "sandbox/language.h"
 
 enum { PIECE = 64 * 1024 };
@@ -202,12 +205,26 @@ static void attach(struct call *call, const char *id, uint64_t from)
         execute_stored(call, id);
 }
 
+// The answer of an earlier request, now or when it is there.
+static bool wait_along(struct call *call, const char *id)
+{
+    if (id == NULL)
+        return false;
+    struct run *run = run_find(call->api->agents, call->tenant, id);
+    call_add_header(call, "Idempotency-Replayed", "true");
+    if (run != NULL)
+        wait_for(call, run);
+    else
+        execute_stored(call, id);
+    return true;
+}
+
 bool execute_goes_on(struct call *call)
 {
     char id[RUN_ID_MAX];
     uint64_t n;
     if (!call_accepts(call, "text/event-stream"))
-        return false;
+        return wait_along(call, call->idem.process);
     const char *last = http_header(call->req, "Last-Event-ID");
     if (last != NULL && execute_parse_id(last, id, &n) < 0)
         call_error(call, ERROR_INVALID_REQUEST, NULL, "Last-Event-ID is not the id of an event");
@@ -218,17 +235,12 @@ bool execute_goes_on(struct call *call)
     return last != NULL || call->idem.process != NULL;
 }
 
-// --- a question
+// --- what may be asked
 
-struct question_body {
-    const char *question, *language, *model, *sandbox, *context;
-    struct body_int max_tokens, timeout, retries;
-    struct body_bool cache;
-};
-#define AT(field) offsetof(struct question_body, field)
-static const struct field question_fields[] = {
-    FIELD("question", FIELD_STRING, AT(question), .required = true, .max = ANSWER_QUESTION_MAX,
-          .help = "What to do, in words"),
+#define AT(field) offsetof(struct execute_body, field)
+static const struct field execute_fields[] = {
+    FIELD("question", FIELD_STRING, AT(question), .max = ANSWER_QUESTION_MAX,
+          .help = "What to find out, in words, by code that a model writes; this or `task`"),
     FIELD("language", FIELD_STRING, AT(language), .max = EDGE_NAME_MAX,
           .help = "Of the code that is written: \"python\", which is the default, or "
                   "\"javascript\"; in a context, the context's"),
@@ -247,9 +259,19 @@ static const struct field question_fields[] = {
     FIELD("cache", FIELD_BOOL, AT(cache),
           .help = "Whether code that was written for the same question before, and worked, is "
                   "used again; true if not given"),
+    FIELD("task", FIELD_STRING, AT(task), .max = TASK_MAX,
+          .help = "What an agent is to do, in words; this or `question`"),
+    FIELD("repo", FIELD_STRING, AT(repo), .max = GIT_URL_MAX - 1,
+          .help = "Of a task: the repository to do it in, https:// or http://"),
+    FIELD("branch", FIELD_STRING, AT(branch), .max = GIT_REF_MAX,
+          .help = "Of a task: the repository's branch or tag; its own if not given"),
+    FIELD("options", FIELD_OBJECT, AT(options), .sub = &task_options_schema,
+          .help = "Of a task: how to go about it"),
+    FIELD(BODY_TOKEN_NAME, FIELD_STRING, AT(auth_token), .max = BODY_TOKEN_MAX - 1,
+          .help = "Instead of the header Authorization: Bearer"),
 };
 #undef AT
-const struct schema question_schema = SCHEMA("Question", struct question_body, question_fields);
+const struct schema execute_schema = SCHEMA("Execute", struct execute_body, execute_fields);
 
 const char *execute_id(const struct call *call)
 {
@@ -281,6 +303,8 @@ int execute_check_model(struct call *call, const char *name)
     return -1;
 }
 
+// --- a question
+
 static const struct language *read_language(struct call *call, const char *name)
 {
     const struct language *l = language_find(name != NULL ? name : "python");
@@ -290,7 +314,7 @@ static const struct language *read_language(struct call *call, const char *name)
     return NULL;
 }
 
-static int check(struct call *call, const struct question_body *b)
+static int check(struct call *call, const struct execute_body *b)
 {
     if (b->question[strspn(b->question, " \t\r\n")] == '\0')
         call_error(call, ERROR_INVALID_REQUEST, NULL, "question: must not be empty");
@@ -302,12 +326,9 @@ static int check(struct call *call, const struct question_body *b)
     return -1;
 }
 
-void handle_execute(struct call *call)
+static void ask(struct call *call, const struct execute_body *b)
 {
     struct err err = {0};
-    if (execute_goes_on(call))
-        return;
-    const struct question_body *b = call->body.values;
     const struct language *language = read_language(call, b->language);
     if (language == NULL || check(call, b) < 0)
         return;
@@ -331,4 +352,43 @@ void handle_execute(struct call *call)
     }
     execute_follow(call, run);
     run_unref(run);
+}
+
+// --- which of the two
+
+// Fields of the one that the other would leave unheeded.
+static const char *const of_questions[] = {
+    "language", "model", "maxTokens", "timeout", "sandboxId", "context", "retries", "cache", NULL,
+};
+static const char *const of_tasks[] = {"repo", "branch", "options", NULL};
+
+static int check_kind(struct call *call, const struct execute_body *b)
+{
+    bool is_task = b->task != NULL;
+    if ((b->question != NULL) == is_task) {
+        call_error(call, ERROR_INVALID_REQUEST, NULL,
+                   "a request has either 'question' or 'task', and this one has %s",
+                   is_task ? "both" : "neither");
+        return -1;
+    }
+    const char *const *name = is_task ? of_questions : of_tasks;
+    while (*name != NULL && !body_has(&call->body, *name))
+        name++;
+    if (*name == NULL)
+        return 0;
+    call_error(call, ERROR_INVALID_REQUEST, NULL, "%s: is of a %s", *name,
+               is_task ? "question; what a task has is in 'options'"
+                       : "task, and this is a question");
+    return -1;
+}
+
+void handle_execute(struct call *call)
+{
+    const struct execute_body *b = call->body.values;
+    if (execute_goes_on(call) || check_kind(call, b) < 0)
+        return;
+    if (b->task != NULL)
+        execute_task(call, b);
+    else
+        ask(call, b);
 }

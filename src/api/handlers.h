@@ -28,6 +28,7 @@ void handle_events(struct call *call);
 
 void handle_exec(struct call *call);
 
+void handle_agent_list(struct call *call);
 void handle_execute(struct call *call);
 void handle_execute_sdk(struct call *call);
 
@@ -81,6 +82,8 @@ void handle_git_checkout(struct call *call);
 void handle_git_status(struct call *call);
 void handle_git_diff(struct call *call);
 void handle_git_commit(struct call *call);
+
+void handle_message(struct call *call);
 
 void handle_port_open(struct call *call);
 void handle_port_list(struct call *call);

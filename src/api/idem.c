@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/body-token.h"
 #include "api/call.h"
 #include "base/log.h"
 
@@ -28,11 +29,26 @@ static void hash_part(crypto_generichash_state *state, const void *data, size_t 
     (void)crypto_generichash_update(state, data, len);
 }
 
+static int hash_piece(const char *text, size_t len, void *data)
+{
+    (void)crypto_generichash_update(data, (const void *)text, len);
+    return 0;
+}
+
+// A token in it is no part of what is asked.
+static void hash_body(const struct call *call, crypto_generichash_state *state)
+{
+    size_t len;
+    const char *body = http_body(call->req, &len);
+    if (call->route->flags & ROUTE_BODY_TOKEN)
+        (void)body_dump(&call->body, BODY_TOKEN_NAME, hash_piece, state);
+    else
+        hash_part(state, body, len);
+}
+
 static void hash_request(struct call *call)
 {
     crypto_generichash_state state;
-    size_t len;
-    const char *body = http_body(call->req, &len);
     const char *method = http_method_name(call->req);
     const char *target = http_target(call->req);
     bool sse = call_accepts(call, "text/event-stream");
@@ -40,7 +56,7 @@ static void hash_request(struct call *call)
     hash_part(&state, method, strlen(method));
     hash_part(&state, target, strlen(target));
     hash_part(&state, &sse, sizeof sse);
-    hash_part(&state, body, len);
+    hash_body(call, &state);
     (void)crypto_generichash_final(&state, call->idem.request, sizeof call->idem.request);
 }
 

@@ -40,6 +40,9 @@ static int is_there(struct call *call, const char *name, struct err *err)
     struct secret_row row = {0};
     int r = db_secret_get(call->api->db, call->tenant, name, &row, err);
     secret_row_done(&row);
+    if (r == 0 && call->sandbox != NULL) // its own, that came with a configuration
+        r = secrets_have_own(call->api->secrets, call->tenant, sandbox_row(call->sandbox)->number,
+                             name, err);
     if (r == 0 && strcmp(name, MODEL_SECRET) == 0 && call->api->egress != NULL)
         r = egress_has_model(call->api->egress, call->tenant, err);
     return r;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agents/opencode.h"
 #include "api/auth.h"
 #include "api/call.h"
 #include "api/preview-head.h"
@@ -39,7 +40,7 @@ static void reply_error(struct previews *all, struct http_request *req, enum err
 // The sandbox that has this slug, if its port has this token; else NULL, and err when that could
 // not be found out. An unknown slug takes as long to tell as a wrong token.
 static struct sandbox *find_by_name(struct previews *all, const struct preview_name *name,
-                                    struct err *err)
+                                    bool *ret_opencode, struct err *err)
 {
     struct sandbox_row row = {0};
     struct port_row port = {0};
@@ -50,6 +51,8 @@ static struct sandbox *find_by_name(struct previews *all, const struct preview_n
         s = fleet_find(all->api->fleet, row.tenant, row.id, err);
     if (s == NULL && err->code == ERR_NOT_FOUND)
         *err = (struct err){0};
+    *ret_opencode =
+        name->port == OPENCODE_PORT && port.name != NULL && strcmp(port.name, OPENCODE_NAME) == 0;
     sandbox_row_done(&row);
     port_row_done(&port);
     return s;
@@ -60,9 +63,10 @@ void preview_by_host(struct previews *all, struct http_request *req)
     struct err err = {0};
     struct preview_name name;
     struct sandbox *s = NULL;
+    bool opencode = false;
     const char *host = http_header(req, "Host");
     if (preview_read_host(host, all->where.domain, &name) == PREVIEW_GOOD)
-        s = find_by_name(all, &name, &err);
+        s = find_by_name(all, &name, &opencode, &err);
     if (s == NULL) {
         bool broken = err.code != ERR_NONE;
         reply_error(all, req, broken ? ERROR_INTERNAL : ERROR_INVALID_TOKEN,
@@ -75,12 +79,23 @@ void preview_by_host(struct previews *all, struct http_request *req)
         reply_error(all, req, ERROR_UNAVAILABLE, "the server is being stopped; try again shortly");
         return;
     }
-    const struct preview_visit visit = {.req = req, .s = s, .port = name.port};
+    const struct preview_visit visit = {
+        .req = req, .s = s, .port = name.port, .opencode = opencode};
     if (preview_start(all, &visit, &err) < 0)
         reply_error(all, req, error_of(err.code), err.msg);
 }
 
 // --- by path
+
+#define OPENCODE_PATH "/opencode"
+
+// "/opencode", "/opencode/...", "/opencode?..."
+static bool is_opencode(const char *rest)
+{
+    size_t len = sizeof OPENCODE_PATH - 1;
+    return strncmp(rest, OPENCODE_PATH, len) == 0 &&
+           (rest[len] == '\0' || rest[len] == '/' || rest[len] == '?');
+}
 
 bool preview_is_path(const char *target)
 {
@@ -88,36 +103,46 @@ bool preview_is_path(const char *target)
     if (strncmp(target, prefix, sizeof prefix - 1) != 0)
         return false;
     const char *rest = strchr(target + sizeof prefix - 1, '/');
-    return rest != NULL && strncmp(rest, "/proxy/", 7) == 0;
+    return rest != NULL && (strncmp(rest, "/proxy/", 7) == 0 || is_opencode(rest));
 }
 
 struct by_path {
     char id[EDGE_NAME_MAX + 1];
     uint16_t port;
+    bool opencode;
     size_t len; // of the target, up to the port
     bool has_rest;
 };
+
+// The port behind "/proxy/", or that of OpenCode behind its own name.
+static int read_port(struct call *call, const char *target, const char *rest, struct by_path *ret)
+{
+    ret->opencode = is_opencode(rest);
+    const char *port = rest + (ret->opencode ? 0 : sizeof "/proxy/" - 1);
+    size_t n = ret->opencode ? sizeof OPENCODE_PATH - 1 : strcspn(port, "/?");
+    if (ret->opencode) {
+        ret->port = OPENCODE_PORT;
+    } else if (!preview_read_port(port, n, &ret->port)) {
+        call_error(call, ERROR_INVALID_REQUEST, NULL, "'%.*s' is no port: 1 to 65535, in digits",
+                   (int)(n < 20 ? n : 20), port);
+        return -1;
+    }
+    ret->len = (size_t)(port + n - target);
+    ret->has_rest = port[n] == '/';
+    return 0;
+}
 
 // The id is not decoded: those that there are need no escape.
 static int read_path(struct call *call, const char *target, struct by_path *ret)
 {
     const char *id = target + sizeof "/sandbox/" - 1;
     size_t n_id = strcspn(id, "/");
-    const char *port = id + n_id + sizeof "/proxy/" - 1;
-    size_t n_port = strcspn(port, "/?");
     if (n_id == 0 || n_id > EDGE_NAME_MAX) {
         call_error(call, ERROR_NOT_FOUND, NULL, "there is no such sandbox");
         return -1;
     }
-    if (!preview_read_port(port, n_port, &ret->port)) {
-        call_error(call, ERROR_INVALID_REQUEST, NULL, "'%.*s' is no port: 1 to 65535, in digits",
-                   (int)(n_port < 20 ? n_port : 20), port);
-        return -1;
-    }
     (void)snprintf(ret->id, sizeof ret->id, "%.*s", (int)n_id, id);
-    ret->len = (size_t)(port + n_port - target);
-    ret->has_rest = port[n_port] == '/';
-    return 0;
+    return read_port(call, target, id + n_id, ret);
 }
 
 struct search {
@@ -190,6 +215,7 @@ static void start_by_path(struct call *call, struct sandbox *s, const struct by_
         .req = call->req,
         .s = s,
         .port = path->port,
+        .opencode = path->opencode,
         .prefix = prefix,
         .token = by_token ? NULL : call->token,
     };

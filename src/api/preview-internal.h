@@ -28,6 +28,7 @@ struct preview_visit {
     struct http_request *req;
     struct sandbox *s;
     uint16_t port;
+    bool opencode;       // what listens there is OpenCode, which is started on first use
     const char *prefix;  // by path: what is cut off the target; NULL: by host
     struct token *token; // the API's, that let him in; NULL: the port's did
 };

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "agents/opencode.h"
 #include "api/auth.h"
 #include "api/call.h"
 #include "api/preview-head.h"
@@ -34,6 +35,8 @@ struct preview {
     struct follower *follower;
     struct token *token; // that let it in by path; NULL: the port's did
     uint16_t port;
+    bool opencode;
+    bool waits, again; // for OpenCode; a second time for one request
     struct preview_rules rules;
     char *host;   // of all its requests
     char *prefix; // of the path
@@ -64,6 +67,11 @@ static void on_closed(void *data)
     TAILQ_REMOVE(&p->all->list, p, link);
     p->all->n--;
     p->x = NULL;
+    if (p->waits) {
+        p->waits = false;
+        opencode_unready(p->all->api->agents, p->s, p);
+        preview_unref(p);
+    }
     follower_free(p->follower);
     p->follower = NULL;
     http_taken_close(&p->taken); // the descriptor is gone; the server counts
@@ -137,13 +145,26 @@ static void on_failed(void *data, struct exchange *x, const struct err *err, str
 
 // --- a request
 
+static void on_opencode(void *data, const struct failure *failure);
+
+static void wait_for_opencode(struct preview *p)
+{
+    p->waits = true;
+    opencode_ready(p->all->api->agents, p->s, on_opencode, p);
+}
+
 static void on_dialled(void *data, int fd, const struct err *err)
 {
     struct preview *p = data;
     struct upstream up = {.fd = fd};
-    if (p->x == NULL)
+    if (p->x == NULL) {
         fd_close(fd);
-    else if (fd < 0)
+    } else if (fd < 0 && p->opencode && !p->again && err->sys_errno == ECONNREFUSED) {
+        p->again = true; // it has died since
+        opencode_missing(p->all->api->agents, p->s);
+        wait_for_opencode(p);
+        return;
+    } else if (fd < 0)
         refuse_err(p, err);
     else
         exchange_forward(p->x, &p->head, &up);
@@ -164,6 +185,22 @@ static void on_awake(void *data, struct sandbox *s, bool created, const struct e
     preview_unref(p);
 }
 
+static void on_opencode(void *data, const struct failure *failure)
+{
+    struct preview *p = data;
+    p->waits = false;
+    if (failure == NULL) {
+        sandbox_dial(p->s, p->port, on_dialled, p);
+        return;
+    }
+    refuse(p,
+           failure->status == 501   ? ERROR_NOT_IMPLEMENTED
+           : failure->status == 503 ? ERROR_UNAVAILABLE
+                                    : ERROR_BAD_GATEWAY,
+           failure->message);
+    preview_unref(p);
+}
+
 static bool has_host(const struct preview *p, const struct h1_head *head)
 {
     const struct h1_field *host = h1_find(head, "Host");
@@ -181,6 +218,7 @@ static void begin(struct preview *p, struct exchange *x, const struct h1_head *h
     struct api *api = p->all->api;
     preview_make_id(api, p->id);
     p->wants_html = accepts_html(head);
+    p->again = false;
     buf_reset(&p->head);
     // Another one by path may be somebody else's, which is for the server to find out.
     if (p->rules.by_path || p->all->draining)
@@ -201,7 +239,10 @@ static void on_request(void *data, struct exchange *x, const struct h1_head *hea
         exchange_forward(x, &p->head, NULL);
     } else {
         p->refs++;
-        sandbox_wake(p->s, on_awake, p);
+        if (p->opencode)
+            wait_for_opencode(p);
+        else
+            sandbox_wake(p->s, on_awake, p);
     }
 }
 
@@ -251,6 +292,7 @@ static struct preview *preview_new(struct previews *all, const struct preview_vi
     p->refs = 1;
     p->s = sandbox_ref(visit->s);
     p->port = visit->port;
+    p->opencode = visit->opencode;
     p->host = mem_copy_text(host != NULL ? host : "");
     p->prefix = visit->prefix != NULL ? mem_copy_text(visit->prefix) : NULL;
     p->token = visit->token;

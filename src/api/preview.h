@@ -22,7 +22,7 @@ void previews_close(struct previews *previews); // ends all; takes NULL
 const struct preview_where *previews_where(const struct previews *previews);
 
 bool preview_is_host(const struct previews *previews, const char *host); // also of one that is bad
-bool preview_is_path(const char *target);                                // "/sandbox/ID/proxy/..."
+bool preview_is_path(const char *target); // "/sandbox/ID/proxy/...", "/sandbox/ID/opencode/..."
 // Answers a request whose Host is a preview's.
 void preview_by_host(struct previews *previews, struct http_request *req);
 // And one by path: the target is read here, since it is the box's from the port on.

@@ -33,5 +33,5 @@ bool api_is_raw(void *data, const struct http_peek *peek)
         return false;
     if (strcmp(peek->method, "PUT") == 0 && (begins(rest, "/files/") || begins(rest, "/archive")))
         return peek->length > SMALL_BODY;
-    return begins(rest, "/proxy/");
+    return preview_is_path(peek->target);
 }

@@ -70,6 +70,7 @@ static void show_result(struct json *j, const struct result_row *row)
     show_str(j, "kind", row->kind);
     show_str(j, "state", state_name(row->state));
     show_str(j, "question", row->title);
+    show_str(j, "task", strcmp(row->kind, "task") == 0 ? row->title : NULL);
     json_key(j, "success");
     if (is_done)
         json_put_bool(j, row->success);
@@ -131,6 +132,11 @@ static int check_before(struct call *call, const char *before)
     return r > 0 ? 0 : -1;
 }
 
+static bool is_kind(const char *name)
+{
+    return strcmp(name, "question") == 0 || strcmp(name, "sdk") == 0 || strcmp(name, "task") == 0;
+}
+
 void handle_result_list(struct call *call)
 {
     uint64_t max;
@@ -141,9 +147,8 @@ void handle_result_list(struct call *call)
     };
     if (call_query_u64(call, "limit", LIST_MAX, LIST_DEFAULT, &max) < 0)
         return;
-    if (query.kind != NULL && strcmp(query.kind, "question") != 0 &&
-        strcmp(query.kind, "sdk") != 0) {
-        call_error(call, ERROR_INVALID_REQUEST, NULL, "?kind: must be question or sdk");
+    if (query.kind != NULL && !is_kind(query.kind)) {
+        call_error(call, ERROR_INVALID_REQUEST, NULL, "?kind: must be question, sdk or task");
         return;
     }
     if (check_before(call, query.before) < 0)

@@ -27,6 +27,7 @@ enum route_flag {
     ROUTE_ANY_QUERY = 1u << 6,
     ROUTE_STREAM_BODY = 1u << 7, // takes any body: a large one is left in the socket (raw.c), a
                                  // small one is in http_body
+    ROUTE_BODY_TOKEN = 1u << 8,  // its token may be the body's `auth_token`
 };
 
 struct query {

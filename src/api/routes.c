@@ -25,7 +25,7 @@ static const struct shape sandbox_shape = {
     "limits:Limits labels:object userId:string network:any secrets:[string] languages:[string] sharedZygote:boolean provider:string box:integer boxes:integer "
     "sleepAfter:number destroyAfter:number budget:object keepAlive:boolean ephemeral:boolean createdAt:string updatedAt:string "
     "lastActiveAt:string workspaceSyncedAt:string created:boolean git:GitClone "
-    "ports:[Port] stats:Usage"};
+    "opencodeUrl:string opencodeUiUrl:string ports:[Port] stats:Usage"};
 static const struct shape sandboxes_shape = {"Sandboxes",
                                              "success:boolean sandboxes:[Sandbox] next:string"};
 static const struct shape stats_shape = {
@@ -59,6 +59,14 @@ static const struct shape answer_shape = {
     "files:[object] filesTruncated:boolean sandboxId:string context:string language:string "
     "model:string attempts:integer reason:string executionTime:integer metrics:object "
     "cached:boolean"};
+static const struct shape task_shape = {
+    "TaskResult", "success:boolean request_id:string timestamp:string logs:string result:string "
+                  "error:string error_code:string diff:string diff_truncated:boolean "
+                  "files:[object] warnings:[string] metadata:object"};
+static const struct shape agent_shape = {
+    "Agent", "name:string about:string program:string image:string memory:integer "
+             "needsModel:boolean options:[string]"};
+static const struct shape agents_shape = {"Agents", "success:boolean agents:[Agent]"};
 static const struct shape talk_shape = {
     "TalkResult", "success:boolean request_id:string timestamp:string result:string error:string "
                   "error_code:string messages:[object] metadata:object"};
@@ -99,6 +107,8 @@ static const struct shape git_commit_shape = {
 static const struct shape port_shape = {"Port", "success:boolean port:integer name:string "
                                                 "token:string url:string path:string "
                                                 "createdAt:string"};
+static const struct shape message_shape = {
+    "MessageResult", "success:boolean sessionId:string response:string parts:[object] info:object"};
 static const struct shape ports_shape = {"Ports", "success:boolean ports:[Port]"};
 static const struct shape language_shape = {
     "Language", "name:string aliases:[string] available:boolean stateful:boolean version:string "
@@ -134,8 +144,8 @@ static const struct shape unpacked_shape = {
 
 static const struct shape result_shape = {
     "Result",
-    "request_id:string kind:string state:string question:string success:boolean error_code:string "
-    "sandboxId:string model:string cost_usd:number input_tokens:integer output_tokens:integer "
+    "request_id:string kind:string state:string question:string task:string success:boolean "
+    "error_code:string sandboxId:string model:string cost_usd:number input_tokens:integer output_tokens:integer "
     "generation_ms:integer sandbox_ms:integer total_ms:integer created:string ended:string"};
 static const struct shape results_shape = {"Results",
                                            "success:boolean results:[Result] next:string"};
@@ -149,24 +159,35 @@ static const struct shape model_usage_shape = {
     "ModelUsage", "success:boolean by:string total:Spent usage:[Spent]"};
 
 const struct shape *const shapes[] = {
-    &result_shape,     &results_shape,        &result_state_shape,
-    &spent_shape,      &model_usage_shape,    &entry_shape,
-    &listing_shape,    &put_file_shape,       &file_op_shape,
-    &batch_shape,      &match_shape,          &matches_shape,
-    &replaced_shape,   &unpacked_shape,       &done_shape,
-    &health_shape,     &index_shape,          &limits_shape,
-    &usage_shape,      &sandbox_shape,        &sandboxes_shape,
-    &stats_shape,      &event_shape,          &events_shape,
-    &exec_shape,       &context_shape,        &contexts_shape,
-    &code_shape,       &answer_shape,         &talk_shape,
-    &session_shape,    &sessions_shape,       &session_answer_shape,
-    &process_shape,    &process_answer_shape, &processes_shape,
-    &wait_shape,       &token_shape,          &tokens_shape,
-    &tenant_shape,     &secret_shape,         &secrets_shape,
-    &git_clone_shape,  &git_status_shape,     &git_diff_shape,
-    &git_commit_shape, &terminal_shape,       &terminals_shape,
-    &port_shape,       &ports_shape,          &language_shape,
-    &languages_shape,  &server_shape,         NULL,
+    &result_shape,         &results_shape,
+    &result_state_shape,   &spent_shape,
+    &model_usage_shape,    &entry_shape,
+    &listing_shape,        &put_file_shape,
+    &file_op_shape,        &batch_shape,
+    &match_shape,          &matches_shape,
+    &replaced_shape,       &unpacked_shape,
+    &done_shape,           &health_shape,
+    &index_shape,          &limits_shape,
+    &usage_shape,          &sandbox_shape,
+    &sandboxes_shape,      &stats_shape,
+    &event_shape,          &events_shape,
+    &exec_shape,           &context_shape,
+    &contexts_shape,       &code_shape,
+    &answer_shape,         &talk_shape,
+    &session_shape,        &sessions_shape,
+    &session_answer_shape, &process_shape,
+    &process_answer_shape, &processes_shape,
+    &wait_shape,           &token_shape,
+    &tokens_shape,         &tenant_shape,
+    &secret_shape,         &secrets_shape,
+    &git_clone_shape,      &git_status_shape,
+    &git_diff_shape,       &git_commit_shape,
+    &terminal_shape,       &terminals_shape,
+    &port_shape,           &ports_shape,
+    &language_shape,       &languages_shape,
+    &server_shape,         &message_shape,
+    &task_shape,           &agent_shape,
+    &agents_shape,         NULL,
 };
 
 // -- the routes
@@ -203,6 +224,14 @@ enum {
           .summary = "What the program on that port answers; any method, also WebSockets",         \
           .status = 200, .answer = "Its answer, with Content-Security-Policy: sandbox",            \
           .type = "*/*")
+
+// By the same way: its own API is not for the router to read, either.
+#define OPENCODE(method, operation)                                                                \
+    ROUTE(method, "/sandbox/{id}/opencode/{path*}", preview_by_path, 0,                            \
+          .query = {QUERY("cay_token", "The token of port 4096, instead of the API's")},           \
+          .name = (operation),                                                                     \
+          .summary = "OpenCode's own HTTP API in the sandbox; any method, also WebSockets",        \
+          .status = 200, .answer = "Its answer", .type = "*/*")
 
 const struct route routes[] = {
     ROUTE(HTTP_GET, "/", handle_index, ROUTE_PUBLIC, .name = "index", .summary = "What this is",
@@ -262,11 +291,13 @@ const struct route routes[] = {
           .name = "exec",
           .summary = "Run a command and wait for it, or stream it with Accept: text/event-stream",
           .status = 200, .answer = "How it ended and what it wrote", .shape = &exec_shape),
-    ROUTE(HTTP_POST, "/execute", handle_execute, IDEMPOTENT | SSE, &question_schema,
-          .name = "execute",
-          .summary = "Answer a question by code that a model writes, run in a sandbox; streamed "
-                     "with Accept: text/event-stream",
-          .status = 200, .answer = "The code, what it printed, showed and wrote, and the price",
+    ROUTE(HTTP_POST, "/execute", handle_execute, IDEMPOTENT | SSE | ROUTE_BODY_TOKEN,
+          &execute_schema, .name = "execute",
+          .summary = "Answer a question by code that a model writes, or have a coding agent do a "
+                     "task, in a sandbox; streamed with Accept: text/event-stream",
+          .status = 200,
+          .answer = "The code, what it printed, showed and wrote, and the price; of a task "
+                    "(TaskResult) what the agent said and changed",
           .shape = &answer_shape),
     ROUTE(HTTP_POST, "/execute/sdk", handle_execute_sdk, IDEMPOTENT | SSE, &sdk_schema,
           .name = "executeSdk",
@@ -276,7 +307,7 @@ const struct route routes[] = {
           .shape = &talk_shape),
     ROUTE(HTTP_GET, "/execute", handle_result_list, 0,
           .query = {LIMIT_QUERY, QUERY("before", "The `next` of the page before"),
-                    QUERY("kind", "question or sdk")},
+                    QUERY("kind", "question, sdk or task")},
           .name = "listResults", .summary = "What was asked, newest first", .status = 200,
           .answer = "A page of the list", .shape = &results_shape),
     ROUTE(HTTP_GET, "/execute/{request_id}", handle_result_get, SSE, .name = "getResult",
@@ -285,6 +316,9 @@ const struct route routes[] = {
     ROUTE(HTTP_DELETE, "/execute/{request_id}", handle_result_delete, 0, .name = "deleteResult",
           .summary = "Cancel what runs, or remove what has ended", .status = 200,
           .answer = "It is gone (202: it was asked to end)", .shape = &result_state_shape),
+    ROUTE(HTTP_GET, "/agents", handle_agent_list, 0, .name = "listAgents",
+          .summary = "Who may be asked to do a task", .status = 200, .answer = "The agents",
+          .shape = &agents_shape),
     ROUTE(HTTP_GET, "/usage", handle_usage, 0,
           .query = {QUERY("by", "tenant, sandbox, request, model, source or day"),
                     QUERY("since", "ISO 8601, or milliseconds since 1970; 30 days before"),
@@ -488,6 +522,15 @@ const struct route routes[] = {
     PREVIEW(HTTP_PUT, "previewPut"),
     PREVIEW(HTTP_PATCH, "previewPatch"),
     PREVIEW(HTTP_DELETE, "previewDelete"),
+    ROUTE(HTTP_POST, "/sandbox/{id}/message", handle_message, SANDBOX | IDEMPOTENT, &message_schema,
+          .name = "sendMessage",
+          .summary = "Say something to OpenCode in it, and wait for its work", .status = 200,
+          .answer = "What it says, and the parts of that", .shape = &message_shape),
+    OPENCODE(HTTP_GET, "opencode"),
+    OPENCODE(HTTP_POST, "opencodePost"),
+    OPENCODE(HTTP_PUT, "opencodePut"),
+    OPENCODE(HTTP_PATCH, "opencodePatch"),
+    OPENCODE(HTTP_DELETE, "opencodeDelete"),
     ROUTE(HTTP_PUT, "/secrets/{name}", handle_secret_put, 0, &secret_schema, .name = "putSecret",
           .summary = "Store a credential for an upstream, or replace it; used at once",
           .status = 201, .answer = "It is new (200: it was replaced); never its value",

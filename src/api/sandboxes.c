@@ -3,25 +3,24 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "api/budget.h"
 #include "api/call.h"
 #include "api/git.h"
 #include "api/handlers.h"
 #include "api/language-read.h"
 #include "api/network.h"
+#include "api/opencode.h"
 #include "api/page.h"
 #include "api/schemas.h"
 #include "api/show.h"
 #include "base/mem.h"
 #include "box/limits.h"
 #include "egress/egress.h"
+#include "git/check.h"
 
 #define SLEEP_AFTER_MAX   (INT64_C(366) * 86400 * 1000)
 #define BUDGET_USD_MAX    (INT64_C(1000000) * 1000000000)
 #define BUDGET_TOKENS_MAX (INT64_C(1000000) * 1000000)
-
-struct budget_body {
-    struct body_int usd, tokens; // billionths of a dollar
-};
 
 static const struct field budget_fields[] = {
     FIELD("usd", FIELD_USD, offsetof(struct budget_body, usd), .nullable = true, .min = 1,
@@ -29,7 +28,7 @@ static const struct field budget_fields[] = {
     FIELD("tokens", FIELD_INT, offsetof(struct budget_body, tokens), .nullable = true, .min = 1,
           .max = BUDGET_TOKENS_MAX, .help = "Tokens of every kind; null: any number"),
 };
-static const struct schema budget_schema = SCHEMA("Budget", struct budget_body, budget_fields);
+const struct schema budget_schema = SCHEMA("Budget", struct budget_body, budget_fields);
 
 struct settings_body {
     const char *id, *image, *user_id;
@@ -40,7 +39,7 @@ struct settings_body {
     const char *network;
     struct body_strings secrets, languages;
     struct body_bool shared_zygote;
-    const char *git_url, *git_branch;
+    const char *git_url, *git_branch, *config;
 };
 
 #define AT(member) offsetof(struct settings_body, member)
@@ -90,12 +89,15 @@ struct settings_body {
         FIELD("gitUrl", FIELD_STRING, AT(git_url), .max = GIT_URL_MAX - 1,                         \
               .help = "A repository that a new one is to have in /workspace/NAME"),                \
         FIELD("gitBranch", FIELD_STRING, AT(git_branch), .max = GIT_REF_MAX,                       \
-              .help = "Its branch or tag; the remote's own if not given")
+              .help = "Its branch or tag; the remote's own if not given"),                          \
+        FIELD("config", FIELD_JSON, AT(config), .max = OPENCODE_CONFIG_MAX,                        \
+              .help = "OpenCode's configuration; credentials in it become secrets of the sandbox " \
+                      "and never get into it")
 
 #define LATER(name) FIELD(name, FIELD_LATER, 0)
 #define LATER_FIELDS                                                                               \
     LATER("ports"), LATER("sync"), LATER("restore"), LATER("durable"), LATER("archiveAfter"),      \
-        LATER("snapshot"), LATER("config")
+        LATER("snapshot")
 
 static const struct field create_fields[] = {
     FIELD(
@@ -120,6 +122,7 @@ static const struct field patch_fields[] = {
     FIELD("userId", FIELD_FIXED, 0),
     FIELD("gitUrl", FIELD_FIXED, 0),
     FIELD("gitBranch", FIELD_FIXED, 0),
+    FIELD("config", FIELD_FIXED, 0),
 };
 
 const struct schema create_schema = SCHEMA("CreateSandbox", struct settings_body, create_fields);
@@ -165,20 +168,21 @@ static void begin(struct json *j, struct buf *buf, const struct sandbox_row *row
     show_str(j, "sandboxId", row->id);
 }
 
-// `git`: what was cloned into it, and how that went; NULL: nothing was to be.
+// `cloned`: what was cloned into it, and how that went; NULL: nothing was to be.
 static void reply_made(struct call *call, struct sandbox *s, unsigned status, bool created,
-                       const struct git *git, const struct git_problem *problem)
+                       const struct git_cloned *cloned, const struct git_fault *fault)
 {
     struct buf buf;
     struct json j;
     begin(&j, &buf, sandbox_row(s));
     show_sandbox(&j, sandbox_row(s));
+    opencode_show(call, sandbox_row(s), &j);
     if (call->route->method != HTTP_PATCH)
         show_bool(&j, "created", created);
-    if (git != NULL) {
+    if (cloned != NULL) {
         json_key(&j, "git");
         json_open_object(&j);
-        git_clone_show(&j, git, problem);
+        git_clone_show(&j, call, cloned, fault);
         json_close_object(&j);
     }
     json_close_object(&j);
@@ -212,27 +216,86 @@ static int check_git(struct call *call, const struct settings_body *b)
     return -1;
 }
 
-static void on_cloned(struct git *git, const struct git_problem *problem)
+static void reply_cloned(struct call *call, const struct git_cloned *cloned,
+                         const struct git_fault *fault)
 {
-    reply_made(git->call, git->call->sandbox, 201, true, git, problem);
+    struct git_cloned none = {0};
+    struct url parts;
+    struct err ignored;
+    if (cloned == NULL) { // both were checked
+        (void)git_check_url(((const struct settings_body *)call->body.values)->git_url, none.url,
+                            &parts, &ignored);
+        (void)git_default_dir(none.url, none.dir, &ignored);
+    }
+    reply_made(call, call->sandbox, 201, true, cloned != NULL ? cloned : &none, fault);
+}
+
+static void on_cloned(void *data, const struct git_cloned *cloned, const struct git_fault *fault)
+{
+    struct call *call = data;
+    reply_cloned(call, cloned, fault);
+    git_call_done(call);
+}
+
+static struct git_clone clone_of(const struct call *call, char secret[SECRET_NAME_MAX])
+{
+    const struct settings_body *b = call->body.values;
+    return (struct git_clone){
+        .url = b->git_url,
+        .branch = b->git_branch,
+        .secret = git_find_secret(call->api->db, sandbox_row(call->sandbox), b->git_url, secret),
+        .url_field = "gitUrl",
+    };
+}
+
+static struct git_work *begin_clone(struct call *call)
+{
+    char secret[SECRET_NAME_MAX];
+    const struct git_clone clone = clone_of(call, secret);
+    return git_clone_start(call->api->db, call->sandbox, &clone, on_cloned, call);
 }
 
 static void clone_into(struct call *call, struct sandbox *s)
 {
-    const struct settings_body *b = call->body.values;
     char secret[SECRET_NAME_MAX];
-    struct git_problem problem;
-    struct git *git = git_new(call, on_cloned);
-    const struct git_clone clone = {
-        .url = b->git_url,
-        .branch = b->git_branch,
-        .secret = git_find_secret(call, b->git_url, sandbox_row(s), secret),
-    };
+    struct git_fault fault;
     call->sandbox = sandbox_ref(s);
-    if (git_clone_prepare(git, &clone, sandbox_row(s), &problem) < 0)
-        reply_made(call, s, 201, true, git, &problem);
+    const struct git_clone clone = clone_of(call, secret);
+    if (git_clone_allowed(call->api->db, sandbox_row(s), &clone, &fault) < 0)
+        reply_cloned(call, NULL, &fault);
     else
-        git_begin(call, git, git_clone_run);
+        git_call_begin(call, begin_clone);
+}
+
+static void finish_made(struct call *call, struct sandbox *s, bool created)
+{
+    const struct settings_body *b = call->body.values;
+    if (created && b->git_url != NULL)
+        clone_into(call, s);
+    else
+        reply_sandbox(call, s, created ? 201 : 200, created);
+}
+
+static void on_configured(void *data, struct sandbox *s, bool created, const struct err *err)
+{
+    struct call *call = data;
+    (void)created;
+    if (s == NULL || (err != NULL && err->code != ERR_NONE))
+        call_fail(call, err);
+    else
+        finish_made(call, s, /*created=*/call->state != NULL);
+    call_unref(call);
+}
+
+// The names of its secrets are among the sandbox's already.
+static void configure(struct call *call, struct sandbox *s, bool created)
+{
+    const struct settings_body *b = call->body.values;
+    auto_opencode_config config = {0};
+    if (opencode_read_config(call, b->config, &config) < 0)
+        return;
+    call->state = created ? mem_copy_text("") : NULL;
+    opencode_configure(call->api->agents, s, &config, on_configured, call_ref(call));
 }
 
 static void on_made(void *data, struct sandbox *s, bool created, const struct err *err)
@@ -241,10 +304,10 @@ static void on_made(void *data, struct sandbox *s, bool created, const struct er
     const struct settings_body *b = call->body.values;
     if (err != NULL && err->code != ERR_NONE)
         call_fail(call, err);
-    else if (created && b->git_url != NULL)
-        clone_into(call, s);
+    else if (b->config != NULL)
+        configure(call, s, created);
     else
-        reply_sandbox(call, s, created ? 201 : 200, created);
+        finish_made(call, s, created);
     call_unref(call);
 }
 
@@ -253,9 +316,16 @@ static void create(struct call *call, const char *id)
     const struct settings_body *b = call->body.values;
     auto_network network = {0};
     auto_free char *names = NULL;
+    auto_opencode_config config = {0};
     if (check_git(call, b) < 0 || network_read(call, b->network, &b->secrets, &network) < 0 ||
-        languages_read(call, &b->languages, &names) < 0)
+        languages_read(call, &b->languages, &names) < 0 ||
+        opencode_read_config(call, b->config, &config) < 0)
         return;
+    if (config.n > 0) { // so that the same request finds the same settings
+        char *all = opencode_secret_names(network.secrets, &config);
+        free(network.secrets);
+        network.secrets = all;
+    }
     struct sandbox_settings settings = settings_of(b, &network, names);
     if (id != NULL)
         settings.id = id;
@@ -294,6 +364,7 @@ static void on_got(void *data, const struct keeper_used *used, const struct err 
     begin(&j, &buf, row);
     if (call->route->handle == handle_get) {
         show_sandbox(&j, row);
+        opencode_show(call, row, &j);
         (void)ports_show(call, &j, &(struct err){0}); // none where they cannot be read
     } else {
         show_str(&j, "status", show_status(row->status));

@@ -136,6 +136,13 @@ static int fill_root(int source_fd, int root_fd, struct buf *stamp, struct err *
     return 0;
 }
 
+int host_root_fill(int source_fd, int root_fd, struct err *err)
+{
+    auto_buf stamp; // of no use: such an image is not made anew by itself
+    buf_init(&stamp, HOST_STAMP_MAX - 1);
+    return fill_root(source_fd, root_fd, &stamp, err);
+}
+
 static int fill_draft(struct image_draft *draft, int source_fd, struct err *err)
 {
     auto_buf stamp;
@@ -198,7 +205,7 @@ static int make_fresh(int data_fd, int source_fd, struct err *err)
     return TAKE_FD(dir);
 }
 
-static int open_binds(int source_fd, struct image *image, struct err *err)
+int host_binds_open(int source_fd, struct image *image, struct err *err)
 {
     enum { FLAGS = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC };
     int usr = openat(source_fd, "usr", FLAGS);
@@ -228,7 +235,7 @@ int host_image_open(int data_fd, int source_fd, struct image *ret, struct err *e
         return -1;
     image.root_fd = openat(image.lock_fd, "rootfs", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     int r = image.root_fd < 0 ? err_sys(err, errno, "open the root of image 'host'")
-                              : open_binds(source_fd, &image, err);
+                              : host_binds_open(source_fd, &image, err);
     if (r < 0) {
         image_done(&image);
         return -1;

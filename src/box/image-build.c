@@ -21,9 +21,11 @@ int image_from_check(const char *from, struct err *err)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyz0123456789-";
     size_t prefix = strlen(FROM_PREFIX);
+    if (strcmp(from, RECIPE_ON_HOST) == 0)
+        return 0;
     if (strncmp(from, FROM_PREFIX, prefix) != 0)
         return err_set(err, ERR_INVALID,
-                       "'%.60s' is not known: use debian:SUITE, as debian:bookworm", from);
+                       "'%.60s' is not known: use debian:SUITE, as debian:bookworm, or host", from);
     const char *suite = from + prefix;
     size_t len = strlen(suite);
     if (len == 0 || len > SUITE_MAX || suite[0] < 'a' || suite[0] > 'z' ||
@@ -63,18 +65,38 @@ int image_packages_add(struct buf *packages, const char *list, struct err *err)
 
 // -- making it
 
-static int make(int root_fd, const struct recipe *recipe, const struct image_watch *watch,
-                struct err *err)
+static int make(struct image_work *work, struct err *err)
+{
+    int r = work->on_host
+                ? image_take_host(work, err)
+                : image_bootstrap(work->root_fd, work->recipe, work->settings, work->watch, err);
+    if (r == 0)
+        r = image_prepare(work->root_fd, err);
+    if (r == 0)
+        r = image_follow(work, err);
+    // A command may have changed what a box needs.
+    if (r == 0 && work->recipe->n_steps > 0)
+        r = image_prepare(work->root_fd, err);
+    return r < 0 || watch_stopped(work->watch, err) ? -1 : 0;
+}
+
+static int make_draft(const struct image_draft *draft, const struct recipe *recipe,
+                      const struct image_watch *watch, struct err *err)
 {
     struct apt_settings settings;
     apt_find_settings(&settings);
-    if (image_bootstrap(root_fd, recipe, &settings, watch, err) < 0 ||
-        image_prepare(root_fd, err) < 0 || image_follow(root_fd, recipe, &settings, watch, err) < 0)
-        return -1;
-    // A command may have changed what a box needs.
-    if (recipe->n_steps > 0 && image_prepare(root_fd, err) < 0)
-        return -1;
-    return watch_stopped(watch, err) ? -1 : 0;
+    struct image_work work = {
+        .root_fd = draft->root_fd,
+        .beside_fd = draft->dir_fd,
+        .recipe = recipe,
+        .settings = &settings,
+        .watch = watch,
+        .on_host = strcmp(recipe->from, RECIPE_ON_HOST) == 0,
+        .host = {.root_fd = -1, .lock_fd = -1},
+    };
+    int r = make(&work, err);
+    image_done(&work.host);
+    return r;
 }
 
 int image_build(int data_fd, const char *name, const struct recipe *recipe,
@@ -87,7 +109,7 @@ int image_build(int data_fd, const char *name, const struct recipe *recipe,
     if (image_draft_begin(data_fd, name, &draft, err) < 0)
         return -1;
     struct tree_survey survey;
-    int r = make(draft.root_fd, recipe, watch, err);
+    int r = make_draft(&draft, recipe, watch, err);
     if (r == 0)
         r = image_draft_commit(&draft, recipe->from, &survey, err);
     image_draft_done(&draft);

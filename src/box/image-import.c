@@ -386,8 +386,8 @@ static void unpacking_done(struct unpacking *work)
     free(work->plain.data);
 }
 
-static int unpack(int archive_fd, int root_fd, const struct import_limits *limits,
-                  const struct image_watch *watch, struct err *err)
+int archive_unpack(int archive_fd, int root_fd, const struct import_limits *limits,
+                   const struct image_watch *watch, struct err *err)
 {
     struct unpacking work = {
         .limits = limits,
@@ -441,7 +441,7 @@ int image_import(int data_fd, const char *name, int archive_fd, const struct imp
     if (image_draft_begin(data_fd, name, &draft, err) < 0)
         return -1;
     struct tree_survey survey;
-    int r = unpack(archive_fd, draft.root_fd, limits, watch, err);
+    int r = archive_unpack(archive_fd, draft.root_fd, limits, watch, err);
     if (r == 0)
         r = check_root(draft.root_fd, err);
     if (r == 0)

@@ -65,3 +65,15 @@ int image_prepare(int root_fd, struct err *err);
 
 // The image `host` of the machine whose root is source_fd. image_open passes "/".
 int host_image_open(int data_fd, int source_fd, struct image *ret, struct err *err);
+// Its parts, for images that stand on the same /usr: the small root, and what is laid over it.
+int host_root_fill(int source_fd, int root_fd, struct err *err);
+int host_binds_open(int source_fd, struct image *image, struct err *err); // adds to image->binds
+
+// What the image whose directory is dir_fd was made as: `kind` of its meta, "" if it says none.
+void image_read_kind(int dir_fd, char ret[IMAGE_KIND_MAX]);
+
+// Unpacks a hostile archive below root_fd (image-import.c).
+struct image_watch;
+struct import_limits;
+int archive_unpack(int archive_fd, int root_fd, const struct import_limits *limits,
+                   const struct image_watch *watch, struct err *err);

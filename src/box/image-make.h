@@ -37,7 +37,7 @@ int image_import(int data_fd, const char *name, int archive_fd, const struct imp
 struct recipe;
 int image_build(int data_fd, const char *name, const struct recipe *recipe,
                 const struct image_watch *watch, struct err *err);
-// "debian:SUITE"
+// "debian:SUITE" or "host"
 int image_from_check(const char *from, struct err *err);
 // Appends a comma-separated list to another, each name checked.
 int image_packages_add(struct buf *packages, const char *list, struct err *err);

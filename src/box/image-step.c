@@ -17,9 +17,10 @@
 #include "box/watch.h"
 
 struct workplace {
-    int tree;         // the new root as a detached mount
+    int tree;         // the directory as a detached mount
     const char *path; // where it is bound
-    bool in_root;
+    const struct step *step;
+    int below[IMAGE_BIND_MAX]; // detached mounts as well
 };
 
 // apt's own user must reach the new root by its path, which the data directory does not allow: it
@@ -55,10 +56,19 @@ static void make_devices(void)
     }
 }
 
-static void enter_root(const char *path)
+static void bind_below(const struct workplace *place)
 {
-    if (chdir(path) < 0)
-        tool_die(path, errno);
+    const struct image *below = place->step->below;
+    for (unsigned i = 0; below != NULL && i < below->n_binds; i++) {
+        const char *target = below->binds[i].target;
+        if (move_mount(place->below[i], "", AT_FDCWD, target, MOVE_MOUNT_F_EMPTY_PATH) < 0)
+            tool_die(target, errno);
+    }
+}
+
+static void enter_root(const struct workplace *place)
+{
+    bind_below(place);
     make_devices();
     mount_or_die("proc", "proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC);
     // A command may ask for names as this machine does. Without any it asks nobody.
@@ -75,8 +85,10 @@ static void enter_workplace(const void *arg)
     mount_or_die(NULL, "/", NULL, MS_REC | MS_PRIVATE);
     if (move_mount(place->tree, "", AT_FDCWD, place->path, MOVE_MOUNT_F_EMPTY_PATH) < 0)
         tool_die("bind the new root", errno);
-    if (place->in_root)
-        enter_root(place->path);
+    if ((place->step->in_root || place->step->at_place) && chdir(place->path) < 0)
+        tool_die(place->path, errno);
+    if (place->step->in_root)
+        enter_root(place);
     else
         mount_or_die("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC);
 }
@@ -106,24 +118,39 @@ static int follow(int from, const struct step *step, const struct image_watch *w
     }
 }
 
-int step_run(const struct step *step, int root_fd, const struct image_watch *watch, struct err *err)
+// Before the fork: the child's mount namespace would not own what the descriptors are of.
+static int detach(int fd)
 {
-    auto_fd tree = open_tree(root_fd, "", AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-    if (tree < 0)
-        return err_sys(err, errno, "set up a place to build in");
+    return open_tree(fd, "", AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+}
+
+static int detach_below(const struct step *step, struct workplace *place)
+{
+    struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY};
+    for (unsigned i = 0; step->below != NULL && i < step->below->n_binds; i++) {
+        place->below[i] = detach(step->below->binds[i].fd);
+        if (place->below[i] < 0 ||
+            mount_setattr(place->below[i], "", AT_EMPTY_PATH, &attr, sizeof attr) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int run_in(struct workplace *place, const struct step *step, const struct image_watch *watch,
+                  struct err *err)
+{
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) < 0)
         return err_sys(err, errno, "make a pipe");
     auto_fd from = ends[0];
     auto_fd to = ends[1];
-    struct workplace place = {.tree = tree, .path = step_place(), .in_root = step->in_root};
     struct tool tool = {
         .argv = step->argv,
         .envp = step->envp,
         .fds = {-1, to, to},
         .namespaces = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS,
         .setup = enter_workplace,
-        .setup_arg = &place,
+        .setup_arg = place,
     };
     int child = tool_start(&tool, err);
     if (child < 0)
@@ -134,4 +161,18 @@ int step_run(const struct step *step, int root_fd, const struct image_watch *wat
         return -1;
     }
     return tool_wait(child);
+}
+
+int step_run(const struct step *step, int dir_fd, const struct image_watch *watch, struct err *err)
+{
+    struct workplace place = {.tree = detach(dir_fd), .path = step_place(), .step = step};
+    for (int i = 0; i < IMAGE_BIND_MAX; i++)
+        place.below[i] = -1;
+    int r = place.tree < 0 || detach_below(step, &place) < 0
+                ? err_sys(err, errno, "set up a place to build in")
+                : run_in(&place, step, watch, err);
+    for (int i = 0; i < IMAGE_BIND_MAX; i++)
+        fd_close(place.below[i]);
+    fd_close(place.tree);
+    return r;
 }

@@ -323,13 +323,10 @@ int image_remove(int data_fd, const char *name, struct err *err)
 
 // -- the list
 
-static void read_meta(int images_fd, struct image_info *info)
+static void read_meta_at(int dir_fd, const char *path, struct image_info *info)
 {
-    char path[IMAGE_NAME_MAX + sizeof "/meta"];
     char text[META_SIZE];
-    (void)snprintf(path, sizeof path, "%s/meta", info->name);
-    (void)snprintf(info->kind, sizeof info->kind, "unknown");
-    if (fd_read_file(images_fd, path, text, sizeof text) < 0)
+    if (fd_read_file(dir_fd, path, text, sizeof text) < 0)
         return;
     char *rest = NULL;
     for (char *line = strtok_r(text, "\n", &rest); line != NULL;
@@ -341,6 +338,21 @@ static void read_meta(int images_fd, struct image_info *info)
         else if (strncmp(line, "bytes ", 6) == 0)
             info->bytes = strtoull(line + 6, NULL, 10);
     }
+}
+
+static void read_meta(int images_fd, struct image_info *info)
+{
+    char path[IMAGE_NAME_MAX + sizeof "/meta"];
+    (void)snprintf(path, sizeof path, "%s/meta", info->name);
+    (void)snprintf(info->kind, sizeof info->kind, "unknown");
+    read_meta_at(images_fd, path, info);
+}
+
+void image_read_kind(int dir_fd, char ret[IMAGE_KIND_MAX])
+{
+    struct image_info info = {.kind = ""};
+    read_meta_at(dir_fd, "meta", &info);
+    (void)snprintf(ret, IMAGE_KIND_MAX, "%s", info.kind);
 }
 
 static int by_name(const void *a, const void *b)

@@ -43,6 +43,17 @@ static int missing(const char *name, struct err *err)
         name);
 }
 
+// Whose /usr is this machine's has it laid over its root, as `host` has.
+static int open_binds(struct image *image, struct err *err)
+{
+    char kind[IMAGE_KIND_MAX];
+    image_read_kind(image->lock_fd, kind);
+    if (strcmp(kind, IMAGE_HOST) != 0)
+        return 0;
+    auto_fd source = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return source < 0 ? err_sys(err, errno, "open /") : host_binds_open(source, image, err);
+}
+
 static int open_named(int images_fd, const char *name, struct image *ret, struct err *err)
 {
     enum { TRIES = 5 };
@@ -63,7 +74,12 @@ static int open_named(int images_fd, const char *name, struct image *ret, struct
     int root = openat(lock, "rootfs", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (root < 0)
         return err_sys(err, errno, "open the root of image '%s'", name);
-    *ret = (struct image){.root_fd = root, .lock_fd = TAKE_FD(lock)};
+    struct image image = {.root_fd = root, .lock_fd = TAKE_FD(lock)};
+    if (open_binds(&image, err) < 0) {
+        image_done(&image);
+        return -1;
+    }
+    *ret = image;
     return 0;
 }
 

@@ -40,8 +40,8 @@ struct image {
 bool image_name_valid(const char *name);
 int image_name_check(const char *name, struct err *err); // the same, with what would do in err
 
-// Opens an image; `host` is built or refreshed first when needed. Not found is ERR_NOT_FOUND with
-// what to do.
+// Opens an image; those of kind "host" have this machine's /usr. `host` itself is built or
+// refreshed first when needed. Not found is ERR_NOT_FOUND with what to do.
 int image_open(int data_fd, const char *name, struct image *ret, struct err *err);
 void image_done(struct image *image);
 

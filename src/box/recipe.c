@@ -2,17 +2,15 @@
 #include "box/recipe.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "base/fd.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "box/image-make.h"
+
+#define SUM_PREFIX "sha512-"
 
 void recipe_init(struct recipe *recipe)
 {
@@ -25,6 +23,8 @@ void recipe_done(struct recipe *recipe)
     for (unsigned i = 0; i < recipe->n_steps; i++) {
         free(recipe->steps[i].path);
         free(recipe->steps[i].text);
+        free(recipe->steps[i].sum);
+        free(recipe->steps[i].member);
     }
     for (unsigned i = 0; i < recipe->n_without; i++)
         free(recipe->without[i]);
@@ -59,7 +59,8 @@ static int add_step(struct recipe *recipe, enum recipe_step_kind kind, const cha
                     const char *text, struct err *err)
 {
     if (recipe->n_steps == RECIPE_STEPS_MAX)
-        return err_set(err, ERR_INVALID, "at most %d links, files and commands", RECIPE_STEPS_MAX);
+        return err_set(err, ERR_INVALID, "at most %d links, files, programs and commands",
+                       RECIPE_STEPS_MAX);
     if (path != NULL && check_path(path, err) < 0)
         return -1;
     struct recipe_step *step = &recipe->steps[recipe->n_steps++];
@@ -90,9 +91,10 @@ static int take_about(struct recipe *recipe, char *rest, struct err *err)
     return copy_once(recipe->about, sizeof recipe->about, rest, err);
 }
 
+// With a colon a release, else a recipe: recipe-load.c looks for it.
 static int take_from(struct recipe *recipe, char *rest, struct err *err)
 {
-    if (image_from_check(rest, err) < 0)
+    if (strchr(rest, ':') != NULL && image_from_check(rest, err) < 0)
         return -1;
     return copy_once(recipe->from, sizeof recipe->from, rest, err);
 }
@@ -138,9 +140,105 @@ static int take_link(struct recipe *recipe, char *rest, struct err *err)
     return add_step(recipe, STEP_LINK, rest, target, err);
 }
 
+// The next word, cut off by a NUL; *rest is moved behind it. NULL when there is none.
+static char *next_word(char **rest)
+{
+    char *word = *rest + strspn(*rest, " \t");
+    size_t len = strcspn(word, " \t");
+    *rest = word + len;
+    if (len == 0)
+        return NULL;
+    if (**rest != '\0')
+        *(*rest)++ = '\0';
+    return word;
+}
+
 static int take_file(struct recipe *recipe, char *rest, struct err *err)
 {
-    return add_step(recipe, STEP_FILE, rest, "", err);
+    unsigned mode = 0644;
+    char *path = next_word(&rest), *octal = next_word(&rest);
+    if (octal != NULL) {
+        if (strlen(octal) != 4 || octal[0] != '0' || strspn(octal, "01234567") != 4 ||
+            next_word(&rest) != NULL)
+            return err_set(err, ERR_INVALID, "a path, and a mode if it shall not be 0644: 0755");
+        mode = (unsigned)strtoul(octal, NULL, 8);
+    }
+    if (add_step(recipe, STEP_FILE, path, "", err) < 0)
+        return -1;
+    recipe->steps[recipe->n_steps - 1].mode = mode;
+    return 0;
+}
+
+// -- packages of npm
+
+// "NAME@1.2.3" or "@SCOPE/NAME@1.2.3": one version, from wherever npm here looks for names; nothing
+// that npm could take for a path, an address or an option.
+static bool package_valid(const char *text)
+{
+    static const char name[] = "abcdefghijklmnopqrstuvwxyz0123456789._-";
+    static const char version[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.+-";
+    const char *at = text;
+    for (int part = text[0] == '@' ? 0 : 1; part < 2; part++) {
+        at += part == 0;
+        size_t len = strspn(at, name);
+        if (len == 0 || strchr("._-", at[0]) != NULL || at[len] != (part == 0 ? '/' : '@'))
+            return false;
+        at += len + 1;
+    }
+    return at[0] >= '0' && at[0] <= '9' && strspn(at, version) == strlen(at) &&
+           strchr(at, '.') != NULL && strlen(text) < RECIPE_PATH_MAX;
+}
+
+static bool sum_valid(const char *text)
+{
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    enum { LEN = 86 }; // 64 bytes in base64, and "=="
+    size_t prefix = strlen(SUM_PREFIX);
+    return strncmp(text, SUM_PREFIX, prefix) == 0 && strspn(text + prefix, plain) == LEN &&
+           strcmp(text + prefix + LEN, "==") == 0;
+}
+
+static int add_npm(struct recipe *recipe, const char *machine, char *rest, struct err *err)
+{
+    const char *package = next_word(&rest), *sum = next_word(&rest), *member = next_word(&rest),
+               *path = next_word(&rest);
+    char absolute[RECIPE_PATH_MAX + 1];
+    if (path == NULL || next_word(&rest) != NULL)
+        return err_set(err, ERR_INVALID,
+                       "four words: NAME@VERSION sha512-SUM, the FILE in it, and the /PATH for it");
+    if (!package_valid(package))
+        return err_set(err, ERR_INVALID, "'%.60s' is not a package and one version, as rg@14.1.0",
+                       package);
+    if (!sum_valid(sum))
+        return err_set(err, ERR_INVALID,
+                       "'%.30s' is not the sum that 'npm view %.60s dist.integrity' shows", sum,
+                       package);
+    (void)snprintf(absolute, sizeof absolute, "/%s", member);
+    if (strlen(member) >= RECIPE_PATH_MAX || check_path(absolute, err) < 0)
+        return err_set(err, ERR_INVALID, "'%.60s' is not a file in a package, as bin/rg", member);
+    if (add_step(recipe, STEP_NPM, path, package, err) < 0)
+        return -1;
+    struct recipe_step *step = &recipe->steps[recipe->n_steps - 1];
+    (void)snprintf(step->machine, sizeof step->machine, "%s", machine);
+    step->sum = strdup(sum + strlen(SUM_PREFIX));
+    step->member = strdup(member);
+    return step->sum != NULL && step->member != NULL ? 0 : err_sys(err, ENOMEM, "keep the recipe");
+}
+
+static int take_npm(struct recipe *recipe, char *rest, struct err *err)
+{
+    return add_npm(recipe, "", rest, err);
+}
+
+static int take_npm_x86_64(struct recipe *recipe, char *rest, struct err *err)
+{
+    return add_npm(recipe, "x86_64", rest, err);
+}
+
+static int take_npm_aarch64(struct recipe *recipe, char *rest, struct err *err)
+{
+    return add_npm(recipe, "aarch64", rest, err);
 }
 
 static int take_run(struct recipe *recipe, char *rest, struct err *err)
@@ -152,13 +250,16 @@ static const struct {
     const char *word;
     int (*take)(struct recipe *recipe, char *rest, struct err *err);
 } words[] = {
-    {"about",    take_about   },
-    {"from",     take_from    },
-    {"packages", take_packages},
-    {"without",  take_without },
-    {"link",     take_link    },
-    {"file",     take_file    },
-    {"run",      take_run     },
+    {"about",       take_about      },
+    {"from",        take_from       },
+    {"packages",    take_packages   },
+    {"without",     take_without    },
+    {"link",        take_link       },
+    {"file",        take_file       },
+    {"npm",         take_npm        },
+    {"npm@x86_64",  take_npm_x86_64 },
+    {"npm@aarch64", take_npm_aarch64},
+    {"run",         take_run        },
 };
 
 // -- lines
@@ -196,7 +297,7 @@ static int take_words(struct recipe *recipe, char *line, bool *ret_in_file, stru
         return words[i].take(recipe, rest, err) < 0 ? err_wrap(err, "%s", words[i].word) : 0;
     }
     return err_set(err, ERR_INVALID,
-                   "'%.40s' is none of about, from, packages, without, link, file, run", line);
+                   "'%.40s' is none of about, from, packages, without, link, file, npm, run", line);
 }
 
 static int check_text(const char *text, size_t len, struct err *err)
@@ -236,21 +337,4 @@ int recipe_parse(const char *text, size_t len, struct recipe *ret, struct err *e
             return err_wrap(err, "line %u", number);
     }
     return 0;
-}
-
-int recipe_read(const char *path, struct recipe *ret, struct err *err)
-{
-    auto_fd fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    struct stat st;
-    if (fd < 0 || fstat(fd, &st) < 0)
-        return err_sys(err, errno, "open the recipe '%.100s'", path);
-    if (!S_ISREG(st.st_mode))
-        return err_set(err, ERR_INVALID, "'%.100s' is not a file with a recipe", path);
-    auto_free char *text = malloc(RECIPE_TEXT_MAX + 1);
-    if (text == NULL)
-        return err_sys(err, ENOMEM, "read the recipe");
-    ssize_t n = fd_read_all(fd, text, RECIPE_TEXT_MAX + 1);
-    if (n < 0)
-        return err_sys(err, (int)-n, "read the recipe '%.100s'", path);
-    return recipe_parse(text, (size_t)n, ret, err) < 0 ? err_wrap(err, "%.100s", path) : 0;
 }

@@ -95,7 +95,8 @@ int tree_mkparents(int dirfd, const char *path)
             return -ENAMETOOLONG;
         memcpy(part, path, len);
         part[len] = '\0';
-        int r = tree_mkdir(dirfd, part, 0755, 0);
+        auto_fd there = tree_open_dir(dirfd, part);
+        int r = there == -ENOENT ? tree_mkdir(dirfd, part, 0755, 0) : there;
         if (r < 0)
             return r;
     }

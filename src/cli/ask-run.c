@@ -44,27 +44,36 @@ static void put_number(struct json *j, const char *key, bool is_set, uint64_t va
 }
 
 // What was not said is the server's to choose.
-static void write_body(struct ask *ask)
+static void put_question(const struct ask *ask, struct json *j)
 {
     const struct ask_options *o = ask->options;
+    put_text(j, "question", ask->question);
+    put_text(j, "language", o->language);
+    put_text(j, "model", o->model);
+    put_text(j, "sandboxId", o->sandbox);
+    put_text(j, "context", o->context);
+    put_number(j, "timeout", o->timeout_ms > 0, (uint64_t)o->timeout_ms);
+    put_number(j, "maxTokens", o->max_tokens > 0, o->max_tokens);
+    put_number(j, "retries", o->has_retries, o->retries);
+    if (o->no_cache) {
+        json_key(j, "cache");
+        json_put_bool(j, false);
+    }
+}
+
+static int write_body(struct ask *ask, struct err *err)
+{
     struct json j;
     buf_reset(&ask->body);
     json_init(&j, &ask->body);
     json_open_object(&j);
-    put_text(&j, "question", ask->question);
-    put_text(&j, "language", o->language);
-    put_text(&j, "model", o->model);
-    put_text(&j, "sandboxId", o->sandbox);
-    put_text(&j, "context", o->context);
-    put_number(&j, "timeout", o->timeout_ms > 0, (uint64_t)o->timeout_ms);
-    put_number(&j, "maxTokens", o->max_tokens > 0, o->max_tokens);
-    put_number(&j, "retries", o->has_retries, o->retries);
-    if (o->no_cache) {
-        json_key(&j, "cache");
-        json_put_bool(&j, false);
-    }
+    if (!ask->options->is_task)
+        put_question(ask, &j);
+    else if (ask_task_body(ask, &j, err) < 0)
+        return -1;
     json_close_object(&j);
-    (void)json_finish(&j); // the buffer is looked at when it is sent
+    return json_finish(&j) < 0 ? err_set(err, ERR_INVALID, "that is more than a request may hold")
+                               : 0;
 }
 
 // -- giving up
@@ -124,7 +133,8 @@ static void take_start(struct ask *ask, const struct json_node *root)
     ask->call.key = NULL;
     ask->call.body = NULL;
     ask->call.body_len = 0;
-    ask_show_start(ask->show, ask->remote, root);
+    if (!ask->options->is_task)
+        ask_show_start(ask->show, ask->remote, root);
     if (ask->cancelled)
         cancel(ask);
 }
@@ -179,6 +189,8 @@ static int take_event(void *data, const struct event *event, struct err *err)
     if (json_read(event->data, event->len, &doc, err) < 0)
         return err_wrap(err, "the server sent an event that is no JSON");
     const struct json_node *root = json_root(doc);
+    if (ask->options->is_task && ask_task_event(ask, name, root))
+        return 0;
     if (strcmp(name, "code") == 0)
         ask_show_piece(ask->show, root);
     else if (is_one_of(name, output))
@@ -214,16 +226,16 @@ static int fetch_answer(struct ask *ask, struct err *err)
     const struct json_node *root = answer_root(&ask->answer);
     if (ask->answer.status != 200 || !json_is(json_get(root, "success"), JSON_NODE_BOOL))
         return err_set(err, ERR_UNAVAILABLE, "the server has lost what came of %.60s", ask->id);
-    return ask_show_whole(ask->show, root, err);
+    return ask->options->is_task ? ask_task_whole(ask->show, root, err)
+                                 : ask_show_whole(ask->show, root, err);
 }
 
 int ask_run(struct ask *ask, struct err *err)
 {
-    write_body(ask);
+    if (write_body(ask, err) < 0)
+        return -1;
     remote_key(ask->key);
     remote_target(&ask->target, "execute");
-    if (ask->body.failed != 0)
-        return err_set(err, ERR_INVALID, "that is more than a request may hold");
     ask->id[0] = '\0';
     ask->attempt = 0;
     ask->follow = (struct follow){.remote = ask->remote};
@@ -237,7 +249,7 @@ int ask_run(struct ask *ask, struct err *err)
         .on_wake = on_wake,
         .wake_data = ask,
     };
-    ask_show_wait(ask->show, "the model thinks");
+    ask_show_wait(ask->show, ask->options->is_task ? "the server works" : "the model thinks");
     int r = follow_events(&ask->follow, &ask->call, take_event, ask, err);
     if (r < 0 && ask->id[0] != '\0' && !ask->follow.stopped && ask->remote->status == 404)
         r = fetch_answer(ask, err);

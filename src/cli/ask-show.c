@@ -132,7 +132,7 @@ void ask_show_say(struct ask_show *show, const char *fmt, ...)
 }
 
 // A member of the server's, plain, in one line, and not too long for it.
-static const char *word(struct buf *buf, const struct json_node *node, const char *key)
+const char *ask_show_word(struct buf *buf, const struct json_node *node, const char *key)
 {
     buf_init(buf, LINE_MAX_LEN / 4);
     return remote_text(buf, node, key);
@@ -144,7 +144,8 @@ void ask_show_start(struct ask_show *show, const struct remote *remote,
                     const struct json_node *start)
 {
     auto_buf model, language;
-    const char *who = word(&model, start, "model"), *what = word(&language, start, "language");
+    const char *who = ask_show_word(&model, start, "model"),
+               *what = ask_show_word(&language, start, "language");
     ask_show_say(show, "%s writes %s; server %s", who[0] != '\0' ? who : "the model",
                  what[0] != '\0' ? what : "code", remote->place.text);
     ask_show_wait(show, "the model thinks");
@@ -201,7 +202,7 @@ static void forget_pieces(struct ask_show *show)
 void ask_show_restart(struct ask_show *show, const struct json_node *event)
 {
     auto_buf reason;
-    const char *why = word(&reason, event, "reason");
+    const char *why = ask_show_word(&reason, event, "reason");
     spinner_stop(&show->spinner);
     if (show->code.len > 0)
         ask_show_say(show, "-- that is void%s%s; it is written anew", why[0] != '\0' ? ": " : "",
@@ -243,6 +244,19 @@ void ask_show_code(struct ask_show *show, const struct json_node *event)
     }
     forget_pieces(show);
     ask_show_wait(show, "the code runs");
+}
+
+// -- an agent's words
+
+// The newest of them are kept: they may turn out to be its answer, too.
+void ask_show_log(struct ask_show *show, const char *text, size_t len)
+{
+    if (!show->tells || len == 0)
+        return;
+    spinner_stop(&show->spinner);
+    write_code(show, text, len);
+    buf_reset(&show->code);
+    (void)buf_append(&show->code, text, len);
 }
 
 // -- its output
@@ -288,7 +302,7 @@ int ask_show_output(struct ask_show *show, const char *name, const struct json_n
 void ask_show_repair(struct ask_show *show, const struct json_node *event, bool is_last)
 {
     auto_buf error;
-    const char *why = word(&error, event, "error");
+    const char *why = ask_show_word(&error, event, "error");
     if (show->error_shown) // it has just been seen
         why = "";
     if (show->rich.held != NULL)
@@ -322,7 +336,7 @@ int ask_show_whole(struct ask_show *show, const struct json_node *answer, struct
 int ask_show_end(struct ask_show *show, const struct json_node *answer, struct err *err)
 {
     auto_buf error;
-    const char *why = word(&error, answer, "error");
+    const char *why = ask_show_word(&error, answer, "error");
     spinner_stop(&show->spinner);
     end_code_line(show);
     if (rich_release(&show->rich, err) < 0 || rich_end_line(&show->rich, err) < 0)
@@ -338,22 +352,26 @@ int ask_show_end(struct ask_show *show, const struct json_node *answer, struct e
     return 0;
 }
 
-static void add_seconds(struct buf *line, const char *before, const struct json_node *ms)
+void ask_show_seconds(struct buf *line, const char *before, const struct json_node *ms)
 {
     double n = json_double(ms, -1);
     if (n >= 0)
         (void)buf_printf(line, "%s%.*fs", before, n < 10000 ? 2 : 1, n / 1000);
 }
 
-static void add_price(struct buf *line, const struct json_node *metrics)
+void ask_show_price(struct buf *line, int64_t in, int64_t out, double usd)
 {
-    int64_t in = json_int(json_get(metrics, "input_tokens"), 0);
-    int64_t out = json_int(json_get(metrics, "output_tokens"), 0);
-    double cost = json_double(json_get(metrics, "cost_usd"), 0);
     if (in > 0 || out > 0)
         (void)buf_printf(line, ", %" PRId64 " + %" PRId64 " tokens", in, out);
-    if (cost > 0)
-        (void)buf_printf(line, ", $%.*f", cost < 0.001 ? 6 : 4, cost);
+    if (usd > 0)
+        (void)buf_printf(line, ", $%.*f", usd < 0.001 ? 6 : 4, usd);
+}
+
+static void add_price(struct buf *line, const struct json_node *metrics)
+{
+    ask_show_price(line, json_int(json_get(metrics, "input_tokens"), 0),
+                   json_int(json_get(metrics, "output_tokens"), 0),
+                   json_double(json_get(metrics, "cost_usd"), 0));
 }
 
 void ask_show_sum(struct ask_show *show, const struct json_node *answer, bool is_kept)
@@ -362,13 +380,13 @@ void ask_show_sum(struct ask_show *show, const struct json_node *answer, bool is
     auto_buf line, id;
     buf_init(&line, LINE_MAX_LEN);
     (void)buf_append_str(&line, "--");
-    add_seconds(&line, " ", json_get(metrics, "total_ms"));
-    add_seconds(&line, ": model ", json_get(metrics, "generation_ms"));
-    add_seconds(&line, ", sandbox ", json_get(metrics, "sandbox_ms"));
+    ask_show_seconds(&line, " ", json_get(metrics, "total_ms"));
+    ask_show_seconds(&line, ": model ", json_get(metrics, "generation_ms"));
+    ask_show_seconds(&line, ", sandbox ", json_get(metrics, "sandbox_ms"));
     add_price(&line, metrics);
     if (json_bool(json_get(answer, "cached"), false))
         (void)buf_append_str(&line, ", code from the cache");
-    const char *sandbox = word(&id, answer, "sandboxId");
+    const char *sandbox = ask_show_word(&id, answer, "sandboxId");
     if (sandbox[0] != '\0')
         (void)buf_printf(&line, "; sandbox %s", sandbox);
     if (sandbox[0] != '\0' && is_kept)

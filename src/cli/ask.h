@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `cay ask` is put together from: ask.c (the command), ask-run.c (one question on its way to
-// its answer), ask-show.c (what is seen of it), ask-files.c (what the code has written, fetched),
-// ask-key.c (the key of the model's API), ask-server.c (a server, where there is none), ask-last.c
-// (the sandbox of the last one). One thread.
+// What `cay ask` is put together from: ask.c (the command), ask-flags.c (its flags), ask-run.c (one
+// question or task on its way to its answer), ask-show.c (what is seen of it), ask-task.c and
+// ask-change.c (what is different of a task, and the change that comes of it), ask-components.c
+// (what the agent is given), ask-files.c (what the code has written, fetched), ask-key.c (the key
+// of the model's API), ask-server.c (a server, where there is none), ask-last.c (the sandbox of the
+// last one). One thread.
 #pragma once
 
 #include <stdbool.h>
@@ -16,12 +18,34 @@
 
 enum {
     ASK_QUESTION_MAX = 100 * 1024, // as the server has it
+    ASK_TASK_MAX = 1024 * 1024,    // as the server has it
+    ASK_COMPONENTS_MAX = 256,      // as the server has it
+    ASK_ALLOW_MAX = 64,
     ASK_ID_MAX = 132,
     ASK_KEY_MAX = 1024,
     ASK_URL_MAX = 512,
 };
 
+enum ask_kind { ASK_AGENT, ASK_COMMAND, ASK_SETTING, ASK_MCP, ASK_HOOK, ASK_KIND_MAX };
+struct ask_component {
+    enum ask_kind kind;
+    const char *word; // of the command line: a file, or a name
+    size_t len;
+};
+struct ask_task { // NULL, 0: not given
+    const char *repo, *branch, *secret, *with, *permission_mode;
+    const char *allow[ASK_ALLOW_MAX];
+    size_t n_allow;
+    uint64_t max_turns;
+    bool keep, apply, internet;
+    struct ask_component component[ASK_COMPONENTS_MAX];
+    size_t n_components;
+};
+
 struct ask_options {
+    bool is_task;
+    struct ask_task task;
+    uint64_t given;                         // flags, a bit each
     const char *language, *model, *context; // NULL: the server's own choice
     const char *sandbox;                    // NULL: a new one
     int64_t timeout_ms;                     // 0: as above
@@ -32,6 +56,13 @@ struct ask_options {
     const char *output; // where files go; NULL: a directory of their own
     const char *key, *key_file;
 };
+
+// --- flags (ask-flags.c)
+
+extern const struct opt_spec ask_spec;
+int ask_take_flag(void *data, unsigned flag, const char *value, struct err *err);
+// What makes no sense together; and which of the two it is.
+int ask_check(struct ask_options *options, const struct remote *remote, struct err *err);
 
 // --- asking the person: 1, 0, or -1 when there is nobody to ask. `fallback`: what Enter says.
 
@@ -94,6 +125,33 @@ int ask_show_whole(struct ask_show *show, const struct json_node *answer, struct
 // What there is to say in the end but for the last line; then that.
 int ask_show_end(struct ask_show *show, const struct json_node *answer, struct err *err);
 void ask_show_sum(struct ask_show *show, const struct json_node *answer, bool is_kept);
+
+void ask_show_log(struct ask_show *show, const char *text, size_t len); // of an agent
+void ask_show_seconds(struct buf *line, const char *before, const struct json_node *ms);
+void ask_show_price(struct buf *line, int64_t in, int64_t out, double usd);
+const char *ask_show_word(struct buf *buf, const struct json_node *node, const char *key);
+
+// --- a task (ask-task.c)
+
+struct ask;
+int ask_task_body(const struct ask *ask, struct json *json, struct err *err);
+// Whether it was one that only a task has.
+bool ask_task_event(struct ask *ask, const char *name, const struct json_node *event);
+int ask_task_whole(struct ask_show *show, const struct json_node *answer, struct err *err);
+// Prints, saves, and says what there is to say. An exit code, or -1 with err.
+int ask_task_finish(struct ask *ask, struct ask_files *files, struct err *err);
+
+// "components": {...}, where there are any (ask-components.c). What is no file and no name in the
+// folders here is sent as a name, for the server to find.
+int ask_components_put(struct json *json, const struct ask_task *task, struct err *err);
+
+// --- the change (ask-change.c)
+
+void ask_change_list(struct ask_show *show, const struct json_node *files);
+// As changes.diff. 1 when it is there, 0 when there is none.
+int ask_change_save(struct ask_files *files, const struct json_node *diff, struct err *err);
+// `git apply`, here.
+int ask_change_apply(const struct ask_files *files, struct err *err);
 
 // --- one question (ask-run.c)
 

@@ -6,7 +6,6 @@
 
 #include "base/buf.h"
 #include "base/fd.h"
-#include "base/text.h"
 #include "box/data.h"
 #include "box/image.h"
 #include "box/recipe.h"
@@ -16,25 +15,26 @@
 #define FILE_ENDING ".image"
 
 static const struct opt build_opts[] = {
-    {"recipe",   'r', "RECIPE",       "what it is made of, when that is not NAME's own",   NULL        },
-    {"from",     0,   "debian:SUITE", "the release to take, as debian:bookworm",           NULL        },
-    {"packages", 'p', "A,B,...",      "packages to install beside those; may be repeated", NULL        },
-    {"data",     0,   "DIR",          DATA_HELP,                                           DATA_DEFAULT},
+    {"recipe",   'r', "RECIPE",  "what it is made of, when that is not NAME's own",              NULL        },
+    {"from",     0,   "BASE",    "what it stands on: debian:SUITE, as debian:bookworm, or host", NULL        },
+    {"packages", 'p', "A,B,...", "packages to install beside those; may be repeated",            NULL        },
+    {"data",     0,   "DIR",     DATA_HELP,                                                      DATA_DEFAULT},
 };
 enum build_flag { BUILD_RECIPE, BUILD_FROM, BUILD_PACKAGES, BUILD_DATA, BUILD_MAX };
 
 static const struct opt_spec build_spec = {
-    .usage =
-        "cay image build NAME|FILE [--recipe RECIPE] [--from debian:SUITE] [--packages A,B,...]",
+    .usage = "cay image build NAME|FILE [--recipe RECIPE] [--from BASE] [--packages A,B,...]",
     .summary =
         "Makes an image of Debian's packages with mmdebstrap, from the mirrors that this machine's apt\n"
         "uses. What goes into it stands in a recipe: one of those that come with Cay ('cay image recipe'\n"
         "lists them), or a file. Without one, --from gives the smallest Debian with apt and\n"
-        "ca-certificates, and --packages what else you name.",
+        "ca-certificates, and --packages what else you name. With --from host it stands on this\n"
+        "machine's own /usr: nothing is installed, and the rest of the recipe is made in seconds.",
     .opts = build_opts,
     .n_opts = BUILD_MAX,
     .more = "examples:\n"
             "  cay image build data\n"
+            "  cay image build agents --from host\n"
             "  cay image build ./my.image\n"
             "  cay image build big --recipe data --packages gfortran,ffmpeg\n"
             "  cay image build web --from debian:bookworm --packages python3,nodejs,git\n"
@@ -53,36 +53,6 @@ struct build {
 static bool is_path(const char *word)
 {
     return strchr(word, '/') != NULL;
-}
-
-static int unknown_recipe(const char *word, struct err *err)
-{
-    auto_buf names;
-    buf_init(&names, 256);
-    const struct recipe_known *known;
-    const char *near = NULL;
-    for (unsigned i = 0; (known = recipe_known(i)) != NULL; i++) {
-        (void)buf_printf(&names, "%s%s", i > 0 ? ", " : "", known->name);
-        near = text_near(word, known->name) ? known->name : near;
-    }
-    if (near != NULL)
-        return err_set(err, ERR_INVALID, "there is no recipe '%.60s', did you mean '%s'?", word,
-                       near);
-    return err_set(
-        err, ERR_INVALID,
-        "there is no recipe '%.60s': there are %s; a file of yours is named with a slash "
-        "(./%.40s), and --from debian:bookworm needs none",
-        word, buf_str(&names), word);
-}
-
-static int load_recipe(const char *word, struct recipe *ret, struct err *err)
-{
-    if (is_path(word))
-        return recipe_read(word, ret, err);
-    const struct recipe_known *known = recipe_find(word);
-    if (known == NULL)
-        return unknown_recipe(word, err);
-    return recipe_parse(known->text, known->len, ret, err);
 }
 
 // A file's name without its directory and ending, else the word itself.
@@ -113,7 +83,7 @@ static int gather(struct build *b, struct recipe *ret, struct err *err)
     bool wanted = b->recipe != NULL || b->from == NULL || is_path(word);
     if (name_image(b, err) < 0)
         return -1;
-    if ((wanted || recipe_find(recipe) != NULL) && load_recipe(recipe, ret, err) < 0)
+    if ((wanted || recipe_find(recipe) != NULL) && recipe_load(recipe, ret, err) < 0)
         return -1;
     if (b->from != NULL)
         (void)snprintf(ret->from, sizeof ret->from, "%s", b->from);
@@ -224,7 +194,7 @@ int cmd_image_recipe(int argc, char **argv)
     if (words.n > 1)
         return image_usage_text("recipe prints one at a time");
     if (words.n == 1 && known == NULL) {
-        (void)unknown_recipe(words.word[0], &err);
+        (void)recipe_unknown(words.word[0], &err);
         return image_usage(&err);
     }
     if (known != NULL)

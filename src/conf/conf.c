@@ -29,6 +29,7 @@ enum kind {
     KIND_COUNT,    // uint32_t
     KIND_SIZE,     // uint64_t, bytes
     KIND_DURATION, // int64_t, milliseconds
+    KIND_MS,       // the same, and digits alone are milliseconds, too; `min` to `max` of them
     KIND_MAX,
 };
 
@@ -117,6 +118,12 @@ static const struct row rows[] = {
     ROW(KIND_URL, "anthropic-base-url", base_url, "https://api.anthropic.com", "URL",
         "where the model's API is, without /v1", .other = "ANTHROPIC_BASE_URL"),
     TEXT("model", model, "sonnet", "NAME", "that is asked when a request names none"),
+    ROW(KIND_MS, "max-execution-time", max_execution_ms, "5m", "TIME",
+        "how long a task may take, if it does not say less; a number alone is milliseconds",
+        .min = 1, .max = 24 * 3600 * 1000, .other = "MAX_EXECUTION_TIME"),
+    TEXT("agents", agents, CONF_AGENTS, "DIR", "files of agents, beside those that are built in"),
+    TEXT("components", components, CONF_COMPONENTS, "DIR",
+         "what tasks may name as components: agents, commands, mcps, settings, hooks"),
 };
 
 enum { N_ROWS = sizeof rows / sizeof *rows };
@@ -237,6 +244,21 @@ static int set_count(uint32_t *at, const struct row *row, const char *value, str
     return 0;
 }
 
+static int set_ms(int64_t *at, const struct row *row, const char *value, struct err *err)
+{
+    char text[40];
+    int64_t ms;
+    bool is_bare = *value != '\0' && value[strspn(value, "0123456789")] == '\0';
+    (void)snprintf(text, sizeof text, "%.32s%s", value, is_bare ? "ms" : "");
+    if (parse_duration(text, &ms, err) < 0)
+        return -1;
+    if (ms < (int64_t)row->min || ms > (int64_t)row->max)
+        return err_set(err, ERR_INVALID, "must be from %llu to %llu milliseconds",
+                       (unsigned long long)row->min, (unsigned long long)row->max);
+    *at = ms;
+    return 0;
+}
+
 static int set_value(struct conf *conf, const struct row *row, const char *value, struct err *err)
 {
     switch (row->kind) {
@@ -256,6 +278,8 @@ static int set_value(struct conf *conf, const struct row *row, const char *value
         return parse_size(value, field(conf, row), err);
     case KIND_DURATION:
         return parse_duration(value, field(conf, row), err);
+    case KIND_MS:
+        return set_ms(field(conf, row), row, value, err);
     case KIND_MAX:
         break;
     }
@@ -282,6 +306,7 @@ static void print_value(const struct conf *conf, const struct row *row, struct b
         (void)buf_printf(out, "%llu", (unsigned long long)*(const uint64_t *)at);
         break;
     case KIND_DURATION:
+    case KIND_MS:
         (void)buf_printf(out, "%lldms", (long long)*(const int64_t *)at);
         break;
     case KIND_MAX:

@@ -50,7 +50,13 @@ struct conf {
     char *api_key, *auth_token, *refresh_token; // "": none
     char *base_url, *token_url, *client_id;
     char *model; // of those who name none
+    // tasks of agents
+    int64_t max_execution_ms;
+    char *agents, *components; // folders; those of the default need not be there
 };
+
+#define CONF_AGENTS     "/etc/cay/agents"
+#define CONF_COMPONENTS "/etc/cay/components"
 
 // Defaults only.
 int conf_init(struct conf *conf, struct err *err);

@@ -15,7 +15,9 @@
 #include <unistd.h>
 #include <uv.h>
 
+#include "agents/agent-file.h"
 #include "agents/agents.h"
+#include "agents/task.h"
 #include "api/api.h"
 #include "base/clock.h"
 #include "base/fd.h"
@@ -45,6 +47,8 @@ struct daemon {
     char *db_path;
     int logs_fd;
     int dir_fd; // DATA/daemon
+    struct agent_files *agent_files;
+    int components_fd; // -1: there is none
     struct mover *files, *relays;
     struct secrets *secrets;
     struct model *model;
@@ -183,6 +187,34 @@ static int read_conf(struct daemon *d, struct err *err)
     return r;
 }
 
+// A folder that a setting names: that of the default need not be there. -1: none.
+static int open_folder(const char *name, const char *path, const char *fallback, int *ret,
+                       struct err *err)
+{
+    *ret = *path != '\0' ? open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (*path == '\0' || *ret >= 0)
+        return 0;
+    if (strcmp(path, fallback) != 0)
+        return err_sys(err, errno, "%s: open '%.200s', as the user that the server runs as", name,
+                       path);
+    if (errno != ENOENT)
+        log_line(LOG_WARN, "a folder cannot be read, ignoring", "path", path, "errno",
+                 LOG_U64((uint64_t)errno), NULL);
+    return 0;
+}
+
+static int open_folders(struct daemon *d, struct err *err)
+{
+    int agents_fd;
+    const struct conf *conf = &d->conf;
+    if (open_folder("components", conf->components, CONF_COMPONENTS, &d->components_fd, err) < 0 ||
+        open_folder("agents", conf->agents, CONF_AGENTS, &agents_fd, err) < 0)
+        return -1;
+    int r = agent_files_open(agents_fd >= 0 ? conf->agents : NULL, &d->agent_files, err);
+    fd_close(agents_fd);
+    return r < 0 ? err_wrap(err, "agents") : 0;
+}
+
 static int open_files(struct daemon *d, struct err *err)
 {
     char path[4096];
@@ -257,6 +289,7 @@ static void on_ready(void *data)
     struct err err = {0};
     if (d->draining)
         return;
+    tasks_resume(d->agents); // before somebody asks for one
     if (serve(d, &err) < 0) {
         (void)fail(&err);
         on_lost(d);
@@ -322,6 +355,9 @@ static int open_agents(struct daemon *d, struct err *err)
         .keys = d->keys,
         .default_model = d->conf.model,
         .run = d->run,
+        .agent_files = d->agent_files,
+        .components_fd = d->components_fd,
+        .task_timeout_ms = d->conf.max_execution_ms,
     };
     return agents_open(&config, &d->agents, err);
 }
@@ -388,7 +424,7 @@ static int start(struct daemon *d, struct err *err)
     randombytes_buf(&d->run, sizeof d->run);
     d->run &= INT64_MAX;
     (void)signal(SIGPIPE, SIG_IGN);
-    if (open_files(d, err) < 0 || uv_loop_init(&d->loop) < 0)
+    if (open_files(d, err) < 0 || open_folders(d, err) < 0 || uv_loop_init(&d->loop) < 0)
         return err->code != ERR_NONE ? -1 : err_set(err, ERR_INTERNAL, "no event loop");
     if (confine(err) < 0 || mover_open(&d->loop, FILE_MOVERS, &d->files, err) < 0 ||
         mover_open(&d->loop, RELAY_MOVERS, &d->relays, err) < 0 ||
@@ -430,6 +466,8 @@ static void finish(struct daemon *d)
     free(d->db_path);
     fd_close(d->logs_fd);
     fd_close(d->dir_fd);
+    fd_close(d->components_fd);
+    agent_files_free(d->agent_files);
     conf_done(&d->conf);
 }
 

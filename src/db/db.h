@@ -170,6 +170,16 @@ int db_port_each(struct db *db, int64_t sandbox, db_port_fn fn, void *data,
                  struct err *err); // by port
 void port_row_done(struct port_row *row);
 
+// --- what OpenCode is configured with in a sandbox; goes with it
+
+int db_opencode_put(struct db *db, int64_t sandbox, const char *config, struct err *err);
+// 1, 0. The caller frees *ret_config. *ret_log: of the process that has it; 0: none has.
+int db_opencode_get(struct db *db, int64_t sandbox, char **ret_config, int64_t *ret_log,
+                    struct err *err);
+// Unless it was changed meanwhile.
+int db_opencode_started(struct db *db, int64_t sandbox, const char *config, int64_t log,
+                        struct err *err);
+
 // --- processes and sessions of a sandbox
 
 enum end_reason { // as stored and as told: never renumber
@@ -267,7 +277,7 @@ enum result_state { // as stored: never renumber
 struct result_row {
     int64_t tenant;
     char *id;   // of the request: unique on the machine
-    char *kind; // "question", "sdk"
+    char *kind; // "question", "sdk", "task"
     enum result_state state;
     int64_t run;                               // of the daemon that works on it
     char *title;                               // the question or prompt, or its beginning
@@ -281,6 +291,7 @@ struct result_row {
     int64_t created_ms, ended_ms;
     char *body; // the answer as it was sent, JSON; not read by db_result_each
     size_t body_len;
+    char *asked, *work; // read by db_result_left alone
 };
 int db_result_add(struct db *db, const struct result_row *row, struct err *err); // ERR_CONFLICT: id
 int db_result_end(struct db *db, const struct result_row *row,
@@ -291,7 +302,15 @@ int db_result_get(struct db *db, int64_t tenant, const char *id, struct result_r
 int db_result_head(struct db *db, int64_t tenant, const char *id, struct result_row *ret,
                    struct err *err);                                               // 1, 0
 int db_result_del(struct db *db, int64_t tenant, const char *id, struct err *err); // synced; 1, 0
-// All that run, of other daemons than this, are lost. How many in ret (may be NULL).
+// What has to be known to go on with one when its daemon is gone: what was asked, once, and how far
+// it has come, as often as that changes. Both go when it ends. Not synced.
+int db_result_asked(struct db *db, int64_t tenant, const char *id, const char *asked,
+                    struct err *err);
+int db_result_work(struct db *db, int64_t tenant, const char *id, const char *work,
+                   struct err *err);
+// One that another daemon than this has left with its `asked`; from now on it is this one's. 1, 0.
+int db_result_left(struct db *db, int64_t run, struct result_row *ret, struct err *err);
+// All others that run, of other daemons than this, are lost. How many in ret (may be NULL).
 int db_result_lose(struct db *db, int64_t run, int64_t *ret, struct err *err);
 struct result_query {
     int64_t tenant;     // 0: all

@@ -24,6 +24,8 @@ void result_row_done(struct result_row *row)
     free(row->model);
     free(row->error);
     free(row->body);
+    free(row->asked);
+    free(row->work);
     *row = (struct result_row){0};
 }
 
@@ -171,10 +173,11 @@ int db_result_add(struct db *db, const struct result_row *row, struct err *err)
 
 int db_result_end(struct db *db, const struct result_row *row, struct err *err)
 {
-    static const char text[] = "UPDATE results SET (state, run, sandbox, model, success, status,"
-                               " error, cost, input_tokens, output_tokens, generation_ms,"
-                               " sandbox_ms, total_ms, ended_ms, size, body) ="
-                               " (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) WHERE id = ? AND tenant = ?";
+    static const char text[] =
+        "UPDATE results SET (state, run, sandbox, model, success, status,"
+        " error, cost, input_tokens, output_tokens, generation_ms,"
+        " sandbox_ms, total_ms, ended_ms, size, body, asked, work) ="
+        " (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,NULL,NULL) WHERE id = ? AND tenant = ?";
     auto_call call = {0};
     if (check_size(row, err) < 0 || call_start(&call, db, STMT_RESULT_END, text, err) < 0)
         return -1;
@@ -226,7 +229,8 @@ int db_result_lose(struct db *db, int64_t run, int64_t *ret, struct err *err)
 {
     auto_call call;
     if (call_start(&call, db, STMT_RESULT_LOSE,
-                   "UPDATE results SET state = ?, ended_ms = ? WHERE state = 1 AND run <> ?",
+                   "UPDATE results SET state = ?, ended_ms = ?"
+                   " WHERE state = 1 AND run <> ? AND asked IS NULL",
                    err) < 0)
         return -1;
     put_int(&call, RESULT_LOST);
@@ -237,6 +241,56 @@ int db_result_lose(struct db *db, int64_t run, int64_t *ret, struct err *err)
     if (ret != NULL)
         *ret = sqlite3_changes(db->sql);
     return 0;
+}
+
+// -- going on
+
+static int set_text(struct db *db, enum db_stmt which, const char *sql, int64_t tenant,
+                    const char *id, const char *text, struct err *err)
+{
+    auto_call call;
+    if (call_start(&call, db, which, sql, err) < 0)
+        return -1;
+    put_text(&call, text);
+    put_text(&call, id);
+    put_int(&call, tenant);
+    return call_run_one(&call, "result", err);
+}
+
+int db_result_asked(struct db *db, int64_t tenant, const char *id, const char *asked,
+                    struct err *err)
+{
+    return set_text(db, STMT_RESULT_ASKED,
+                    "UPDATE results SET asked = ? WHERE id = ? AND tenant = ?", tenant, id, asked,
+                    err);
+}
+
+int db_result_work(struct db *db, int64_t tenant, const char *id, const char *work, struct err *err)
+{
+    return set_text(db, STMT_RESULT_WORK, "UPDATE results SET work = ? WHERE id = ? AND tenant = ?",
+                    tenant, id, work, err);
+}
+
+static void read_left(struct call *call, void *ret_row)
+{
+    struct result_row *row = ret_row;
+    read_head(call, row);
+    row->asked = get_text(call);
+    row->work = get_text(call);
+}
+
+int db_result_left(struct db *db, int64_t run, struct result_row *ret, struct err *err)
+{
+    static const struct row_kind left_kind = {sizeof(struct result_row), read_left, row_done};
+    auto_call call;
+    if (call_start(&call, db, STMT_RESULT_LEFT,
+                   "UPDATE results SET run = ?1 WHERE seq = (SELECT seq FROM results"
+                   " WHERE state = 1 AND run <> ?1 AND asked IS NOT NULL LIMIT 1)"
+                   " RETURNING " HEAD ", asked, work",
+                   err) < 0)
+        return -1;
+    put_int(&call, run);
+    return call_row(&call, &left_kind, ret, err);
 }
 
 int db_result_expire(struct db *db, int64_t before_ms, struct err *err)

@@ -239,6 +239,21 @@ static const char *const steps[] = {
     " made_ms INTEGER NOT NULL"
     ") STRICT;"
     "CREATE INDEX codes_age ON codes (made_ms);",
+
+    // Of those that a next daemon goes on with, while they run.
+    "ALTER TABLE results ADD COLUMN asked TEXT;"
+    "ALTER TABLE results ADD COLUMN work TEXT;",
+
+    "CREATE TABLE opencode ("
+    " sandbox INTEGER PRIMARY KEY REFERENCES sandboxes (number) ON DELETE CASCADE,"
+    " config TEXT NOT NULL,"
+    " log INTEGER NOT NULL" // of the process that was started with it
+    ") STRICT;"
+    // Secrets of one sandbox alone have names like '@42/anthropic'; '0' is what follows '/'.
+    "CREATE TRIGGER secrets_of_sandbox AFTER DELETE ON sandboxes BEGIN"
+    " DELETE FROM secrets WHERE tenant = old.tenant"
+    "  AND name >= '@' || old.number || '/' AND name < '@' || old.number || '0';"
+    " END;",
 };
 
 enum { VERSION = sizeof steps / sizeof steps[0] };

@@ -499,3 +499,19 @@ int body_read(struct body *body, const struct schema *schema, const char *data, 
     }
     return 0;
 }
+
+bool body_has(const struct body *body, const char *name)
+{
+    const json_t *value = json_object_get(body->tree, name);
+    return value != NULL && !json_is_null(value);
+}
+
+int body_dump(const struct body *body, const char *without,
+              int (*fn)(const char *text, size_t len, void *data), void *data)
+{
+    json_auto_t *copy = body->tree != NULL ? json_copy(body->tree) : json_object(); // not deep
+    if (copy == NULL)
+        abort();
+    (void)json_object_del(copy, without);
+    return json_dump_callback(copy, fn, data, JSON_COMPACT | JSON_SORT_KEYS);
+}

@@ -118,6 +118,11 @@ struct body {
 int body_read(struct body *body, const struct schema *schema, const char *data, size_t len,
               struct err *err);
 void body_done(struct body *body); // takes zeros
+bool body_has(const struct body *body, const char *name); // it was sent, and not as null
+// The body in canonical form (names in order, no spaces) without one of its members, in pieces. 0,
+// or -1 when `fn` did not answer 0.
+int body_dump(const struct body *body, const char *without,
+              int (*fn)(const char *text, size_t len, void *data), void *data);
 
 // From now on whatever the parser frees is wiped first, in the whole program: a body may have had a
 // secret. Once, before the first body.

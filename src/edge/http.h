@@ -49,8 +49,8 @@ typedef bool (*http_raw_fn)(void *data, const struct http_peek *peek);
 
 // Whether a request may send a body of more than EDGE_BODY_FREE, which is kept until it is
 // answered: a stranger would fill the memory before anybody asks for a name. The handler of one
-// that may not is called at once, without its body, and refuses it.
-typedef bool (*http_known_fn)(void *data, const struct http_request *req);
+// that may not is called at once, without its body, and refuses it. May set the context.
+typedef bool (*http_known_fn)(void *data, struct http_request *req);
 
 struct http_config {
     uv_loop_t *loop;

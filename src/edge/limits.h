@@ -13,6 +13,8 @@ enum {
     EDGE_BODY_MAX = 32 * 1024 * 1024,    // of a JSON request: 413
     EDGE_BODY_FREE = 16 * 1024,          // more than this only from those who are known (401),
     EDGE_BODIES_MAX = 256 * 1024 * 1024, // and of all of these together: 503
+    EDGE_STRANGER_MAX = 2 * 1024 * 1024, // of a body that has its token within: 401
+    EDGE_STRANGERS_MAX = 8,              // bodies above EDGE_BODY_FREE that are read so at a time
     EDGE_JSON_DEPTH_MAX = 32,
     EDGE_JSON_VALUES_MAX = 16 * 1024, // all arrays and objects together, about
     EDGE_CONNECTIONS_MAX = 16 * 1024,

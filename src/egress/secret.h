@@ -30,7 +30,11 @@ struct secret_put {
     // Where the value goes: "{}", once, or "{basic}" for its base64 ("user:password"). NULL is
     // "Bearer {}" in an Authorization header and "{}" in any other.
     const char *format;
+    // 0: of the tenant, for all of its sandboxes. Else the number of the one that it is for: used
+    // there before the tenant's of the same name, nowhere else, and gone with it.
+    int64_t sandbox;
 };
+int secrets_check(const struct secret_put *put, struct err *err); // without storing it
 // Checks all of it: ERR_INVALID names the field, and never has anything of the value. Synced.
 int secrets_put(struct secrets *secrets, int64_t tenant, const struct secret_put *put,
                 bool *ret_new, struct err *err);
@@ -53,6 +57,13 @@ struct secret {
 // 1, 0 when there is none, -1.
 int secrets_get(struct secrets *secrets, int64_t tenant, const char *name, struct secret *ret,
                 struct err *err);
+// As a sandbox uses it: its own, else its tenant's.
+int secrets_get_for(struct secrets *secrets, int64_t tenant, int64_t sandbox, const char *name,
+                    struct secret *ret, struct err *err);
 void secret_done(struct secret *secret);
+// Whether this sandbox has one of its own. 1, 0, -1.
+int secrets_have_own(struct secrets *secrets, int64_t tenant, int64_t sandbox, const char *name,
+                     struct err *err);
+bool secret_row_is_own(const struct secret_row *row); // of a sandbox: not for lists
 // Whether there is one of that name, without looking into it. 1, 0, -1.
 int secrets_have(struct secrets *secrets, int64_t tenant, const char *name, struct err *err);

@@ -31,8 +31,8 @@ struct git_work *git_moment_take(struct db *db, struct sandbox *s, const char *d
 struct git_changes {
     struct buf *diff; // text; binary files as git's "Binary files differ"
     bool truncated;   // there was more than GIT_DIFF_MAX
-    // JSON array of {"path", "status": "added|modified|deleted|renamed", "old"?, "added", "removed"}
-    // (lines; null for binary files); paths below the directory's repository
+    // JSON array of {"path", "status": "added|modified|deleted|renamed", "old"?, "added",
+    // "removed"} (lines; null for binary files); paths below the directory's repository
     struct buf *files;
     bool files_truncated; // more than 10000
 };

@@ -6,6 +6,8 @@
 #include <stdint.h>
 
 #include "db/db.h"
+#include "edge/error.h"
+#include "egress/secret.h"
 #include "sandbox/sandbox.h"
 
 enum {
@@ -13,11 +15,14 @@ enum {
     GIT_URL_MAX = 2048,
     GIT_REF_MAX = 255,
     GIT_COMMIT_MAX = 80,
-    GIT_SAID_MAX = 4096, // of git's own words
+    GIT_SAID_MAX = 4096,               // of git's own words
+    GIT_CLONE_TIMEOUT_MS = 600 * 1000, // unless told otherwise
+    GIT_CLONE_TIMEOUT_MAX = 3600 * 1000,
 };
 
 struct git_fault {
-    const char *code;        // a literal, as in docs/ERRORS.md: "GIT_REPO_NOT_FOUND"
+    enum error_kind kind;
+    const char *code;        // its name, a literal, as in docs/ERRORS.md: "GIT_REPO_NOT_FOUND"
     unsigned status;         // of HTTP, that goes with it
     char message[400];       // what happened, and what to do
     char said[GIT_SAID_MAX]; // what git wrote, made plain; "": nothing
@@ -26,6 +31,7 @@ struct git_fault {
 struct git_clone {                           // texts are copied
     const char *url, *branch, *dir, *secret; // NULL but for url: not given
     int64_t depth, timeout_ms;               // 0: not given
+    const char *url_field; // a literal: what the request calls `url`; NULL: "repoUrl"
 };
 
 struct git_cloned {
@@ -35,12 +41,22 @@ struct git_cloned {
     char commit[GIT_COMMIT_MAX]; // "": it is empty
 };
 
+// What is going on in a sandbox with git, for one who waits for it.
 struct git_work;
+void git_cancel(struct git_work *work); // takes NULL; what runs is killed, nobody is called
+
 // What does not depend on a sandbox: URL, branch, directory. 0, or -1 and the fault.
 int git_clone_check(const struct git_clone *clone, struct git_fault *ret);
-// Exactly one of cloned and fault, once, perhaps before this returns (then it is NULL).
+// That, and what does: its network, its secrets. For one that need not run.
+int git_clone_allowed(struct db *db, const struct sandbox_row *row, const struct git_clone *clone,
+                      struct git_fault *ret);
+// One of the sandbox's secrets whose upstream the repository is in, written to `ret`; or NULL.
+const char *git_find_secret(struct db *db, const struct sandbox_row *row, const char *url,
+                            char ret[SECRET_NAME_MAX]);
+
+// Exactly one of cloned and fault, once, perhaps before git_clone_start returns: then it returns
+// NULL.
 typedef void (*git_cloned_fn)(void *data, const struct git_cloned *cloned,
                               const struct git_fault *fault);
 struct git_work *git_clone_start(struct db *db, struct sandbox *s, const struct git_clone *clone,
                                  git_cloned_fn fn, void *data);
-void git_cancel(struct git_work *work); // takes NULL; what runs is killed, nobody is called

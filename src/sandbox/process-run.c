@@ -4,6 +4,7 @@
 // a row that names no box, and the next one says that the process is lost.
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -356,6 +357,15 @@ int process_signal(struct process *p, int signal, struct err *err)
     if (signal < 1 || signal > SIGNAL_MAX)
         return err_set(err, ERR_INVALID, "signals are 1 to %d", SIGNAL_MAX);
     return p->job != NULL ? job_signal(p->job, signal, err) : not_running(p, err);
+}
+
+void process_end_rest(struct process *p)
+{
+    struct err ignored; // a box that cannot be told has ended, or will be by whoever waits for it
+    if (p->s == NULL || p->job != NULL || p->row.exec == 0 || p->s->box == NULL ||
+        p->row.box != (int64_t)sandbox_box(p->s))
+        return;
+    (void)guest_send_signal(box_link_guest(p->s->box), (uint32_t)p->row.exec, SIGKILL, &ignored);
 }
 
 int process_stdin(struct process *p, const void *data, size_t len, bool end, struct err *err)

@@ -47,6 +47,8 @@ int process_signal(struct process *p, int signal,
                    struct err *err); // ERR_CONFLICT when it has ended
 // Ends a running one; a row that has ended goes, with its log.
 int process_delete(struct process *p, struct err *err);
+// Ends what one that has ended has left behind in its box, however it hides.
+void process_end_rest(struct process *p);
 // Writes all of it in the background, in order; `end` closes standard input after it. ERR_CONFLICT:
 // no standard input (any more). ERR_EXHAUSTED: it has not read what was sent before (1 MiB waits at
 // most).

@@ -178,7 +178,8 @@ class Client:
 class Server:
     """`cay serve` on a free port and a data directory of its own."""
 
-    def __init__(self, data, *flags, env=None):
+    def __init__(self, data, *flags, env=None, program=CAY):
+        self.program = program
         self.env = env or {}
         self.data = pathlib.Path(data)
         os.chmod(self.data, 0o711)
@@ -193,7 +194,7 @@ class Server:
         env = {**os.environ, **self.env, "CAY_TOKEN": ADMIN}
         env.setdefault("ASAN_OPTIONS", "detect_leaks=1")
         log = open(self.log_path, "ab")
-        command = [CAY, "serve", "--listen", f"127.0.0.1:{self.port}", "--data", str(self.data)]
+        command = [self.program, "serve", "--listen", f"127.0.0.1:{self.port}", "--data", str(self.data)]
         command += ["--preload", "", "--pool", "4", "--boxes", "64", "--volume", "8g", "--log-level", "debug", *self.flags]
         at = log.tell()
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env)

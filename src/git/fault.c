@@ -1,10 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // What git says when it fails, as one of our errors. It runs with LC_ALL=C, so the words are known;
 // those that are not are told as they are.
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "api/git.h"
+#include "git/git-internal.h"
+
+void git_fault_set(struct git_fault *fault, enum error_kind kind, const char *fmt, ...)
+{
+    va_list ap;
+    fault->kind = kind;
+    fault->code = error_name(kind);
+    fault->status = error_status(kind);
+    va_start(ap, fmt);
+    (void)vsnprintf(fault->message, sizeof fault->message, fmt, ap);
+    va_end(ap);
+}
 
 // Its last words, without what could mean something to a terminal.
 static void take_words(const struct buf *from, char *ret, size_t size)
@@ -25,15 +37,14 @@ static void take_words(const struct buf *from, char *ret, size_t size)
 }
 
 // The line that says why, in the message.
-static void say(struct git_problem *ret, const char *what)
+static void say(struct git_fault *ret, enum error_kind kind, const char *what)
 {
     const char *line = strstr(ret->said, "remote: cay: "), *fatal = strstr(ret->said, "fatal: ");
     if (line != NULL)
         line += 13;
     else
         line = fatal != NULL ? fatal + 7 : ret->said;
-    (void)snprintf(ret->message, sizeof ret->message, "%s: %.*s", what, (int)strcspn(line, "\n"),
-                   line);
+    git_fault_set(ret, kind, "%s: %.*s", what, (int)strcspn(line, "\n"), line);
 }
 
 struct meaning {
@@ -42,30 +53,43 @@ struct meaning {
     const char *message;
 };
 
-static bool find(const struct meaning *table, size_t n, struct git_problem *ret)
+static bool find(const struct meaning *table, size_t n, struct git_fault *ret)
 {
     for (size_t i = 0; i < n; i++) {
         if (strstr(ret->said, table[i].words) == NULL)
             continue;
-        ret->kind = table[i].kind;
-        (void)snprintf(ret->message, sizeof ret->message, "%s", table[i].message);
+        git_fault_set(ret, table[i].kind, "%s", table[i].message);
         return true;
     }
     return false;
 }
 
-#define NO_REPO "there is no repository at repoUrl, or it is not shown to those who may not see it"
 #define NO_AUTH                                                                                    \
     "the git server wants credentials: PUT /secrets/{name} with its upstream and format \"Basic "  \
     "{basic}\", let the sandbox use it, and name it as 'secret'"
 #define DENIED "the sandbox's network does not allow this: its 'network' setting says what it does"
 
-void git_clone_problem(const struct git *git, const struct exec_result *result,
-                       struct git_problem *ret)
+// Those that are told with what was asked for.
+static void name_things(const struct git_clone *clone, const char *dir, struct git_fault *ret)
+{
+    const char *field = clone->url_field != NULL ? clone->url_field : "repoUrl";
+    if (ret->kind == ERROR_FILE_EXISTS)
+        git_fault_set(ret, ret->kind, "'%.200s' is there already and is not empty%s", dir,
+                      clone->url_field == NULL ? ": say another 'targetDir'" : "");
+    else if (ret->kind == ERROR_GIT_REPO_NOT_FOUND)
+        git_fault_set(
+            ret, ret->kind,
+            "there is no repository at %s, or it is not shown to those who may not see it", field);
+    else if (ret->kind == ERROR_GIT_BRANCH_NOT_FOUND && clone->branch != NULL)
+        git_fault_set(ret, ret->kind, "the repository has no branch or tag '%.200s'",
+                      clone->branch);
+}
+
+void git_fault_clone(const struct git_clone *clone, const char *dir,
+                     const struct exec_result *result, struct git_fault *ret)
 {
     static const struct meaning meanings[] = {
-        {"already exists and is not an empty directory", ERROR_FILE_EXISTS,
-         "targetDir is there already and is not empty"                                                                         },
+        {"already exists and is not an empty directory", ERROR_FILE_EXISTS,          ""                                        },
         {"Remote branch ",                               ERROR_GIT_BRANCH_NOT_FOUND, "the repository has no such branch or tag"},
         {"from proxy after CONNECT",                     ERROR_GIT_NETWORK_DENIED,   DENIED                                    },
         {"CONNECT tunnel failed, response 403",          ERROR_GIT_NETWORK_DENIED,   DENIED                                    },
@@ -83,24 +107,19 @@ void git_clone_problem(const struct git *git, const struct exec_result *result,
         {"returned error: 401",                          ERROR_GIT_AUTH_FAILED,      NO_AUTH                                   },
         {"returned error: 403",                          ERROR_GIT_AUTH_FAILED,
          "403: the git server does not allow it, or the sandbox's 'network' does not"                                          },
-        {"returned error: 404",                          ERROR_GIT_REPO_NOT_FOUND,   NO_REPO                                   },
-        {"not found",                                    ERROR_GIT_REPO_NOT_FOUND,   NO_REPO                                   },
+        {"returned error: 404",                          ERROR_GIT_REPO_NOT_FOUND,   ""                                        },
+        {"not found",                                    ERROR_GIT_REPO_NOT_FOUND,   ""                                        },
         {"No space left on device",                      ERROR_NO_SPACE,             "the sandbox's disk is full"              },
         {"Disk quota exceeded",                          ERROR_NO_SPACE,             "the sandbox's disk is full"              },
     };
     take_words(result->err, ret->said, sizeof ret->said);
-    if (find(meanings, sizeof meanings / sizeof *meanings, ret)) {
-        if (ret->kind == ERROR_FILE_EXISTS)
-            (void)snprintf(ret->message, sizeof ret->message,
-                           "'%.200s' is there already and is not empty: say another 'targetDir'",
-                           git->dir);
-        return;
-    }
-    ret->kind = ERROR_GIT_CLONE_FAILED;
-    say(ret, "git cannot clone");
+    if (find(meanings, sizeof meanings / sizeof *meanings, ret))
+        name_things(clone, dir, ret);
+    else
+        say(ret, ERROR_GIT_CLONE_FAILED, "git cannot clone");
 }
 
-void git_problem(const struct git *git, const struct exec_result *result, struct git_problem *ret)
+void git_fault_read(const char *dir, const struct exec_result *result, struct git_fault *ret)
 {
     static const struct meaning meanings[] = {
         {"not a git repository",       ERROR_GIT_REPO_NOT_FOUND, ""                          },
@@ -113,10 +132,9 @@ void git_problem(const struct git *git, const struct exec_result *result, struct
     take_words(result->err, ret->said, sizeof ret->said);
     if (find(meanings, sizeof meanings / sizeof *meanings, ret)) {
         if (ret->kind == ERROR_GIT_REPO_NOT_FOUND || ret->kind == ERROR_NOT_FOUND)
-            (void)snprintf(ret->message, sizeof ret->message, "there is no %s at '%.200s'",
-                           ret->kind == ERROR_NOT_FOUND ? "directory" : "git repository", git->dir);
+            git_fault_set(ret, ret->kind, "there is no %s at '%.200s'",
+                          ret->kind == ERROR_NOT_FOUND ? "directory" : "git repository", dir);
         return;
     }
-    ret->kind = ERROR_GIT_OPERATION_FAILED;
-    say(ret, "git refuses");
+    say(ret, ERROR_GIT_OPERATION_FAILED, "git refuses");
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "git/check.h"
+
 #include <stdio.h>
 #include <string.h>
-
-#include "api/git.h"
 
 // -- URLs
 
@@ -26,17 +26,17 @@ int git_check_url(const char *text, char ret[GIT_URL_MAX], struct url *ret_parts
     struct url url;
     char origin[URL_ORIGIN_MAX];
     if (url_parse(text, &url, err) < 0)
-        return err_wrap(err, "repoUrl");
+        return -1;
     if (url.has_user)
         return err_set(err, ERR_INVALID,
-                       "repoUrl: credentials do not belong into it, where logs and the repository "
+                       "credentials do not belong into it, where logs and the repository "
                        "keep them: PUT /secrets/{name} and name it as 'secret'");
     if (strlen(url.path) < 2 || !is_plain_path(url.path))
         return err_set(err, ERR_INVALID,
-                       "repoUrl: must have a plain path, such as https://HOST/OWNER/NAME.git");
+                       "must have a plain path, such as https://HOST/OWNER/NAME.git");
     (void)url_origin(&url, origin);
     if (snprintf(ret, GIT_URL_MAX, "%s%s", origin, url.path) >= GIT_URL_MAX)
-        return err_set(err, ERR_INVALID, "repoUrl: is too long");
+        return err_set(err, ERR_INVALID, "is too long");
     *ret_parts = url;
     return 0;
 }
@@ -52,10 +52,9 @@ int git_default_dir(const char *url, char ret[GIT_PATH_MAX], struct err *err)
     while (start > 0 && url[start - 1] != '/')
         start--;
     if (end == start || memchr(url + start, '%', end - start) != NULL || url[start] == '.')
-        return err_set(err, ERR_INVALID,
-                       "repoUrl: no directory's name can be made of it: say 'targetDir'");
+        return err_set(err, ERR_INVALID, "no directory's name can be made of it");
     int n = snprintf(ret, GIT_PATH_MAX, "/workspace/%.*s", (int)(end - start), url + start);
-    return n < GIT_PATH_MAX ? 0 : err_set(err, ERR_INVALID, "repoUrl: its name is too long");
+    return n < GIT_PATH_MAX ? 0 : err_set(err, ERR_INVALID, "its name is too long");
 }
 
 // -- directories

@@ -4,7 +4,7 @@
 // a git of its own, which starts what these are configured to; so files are named one by one.
 #include <string.h>
 
-#include "api/git.h"
+#include "git/git-internal.h"
 
 // The text behind so many words, or NULL.
 static const char *after_words(const char *text, unsigned n)
@@ -42,34 +42,54 @@ bool git_next_entry(const struct buf *out, size_t *at, struct git_entry *ret)
     return true;
 }
 
-static void on_listed(struct git *git, struct exec_result *result)
+const char *git_change_name(char c)
 {
-    struct git_problem problem = {0};
+    switch (c) {
+    case 'A':
+        return "added";
+    case 'D':
+        return "deleted";
+    case 'R':
+        return "renamed";
+    case 'C':
+        return "copied";
+    case 'T':
+        return "typechange";
+    case 'U':
+        return "conflicted";
+    case '?':
+        return "untracked";
+    default:
+        return "modified";
+    }
+}
+
+static void on_listed(struct git_work *work, struct exec_result *result)
+{
     struct git_entry entry;
     size_t at = 0;
     if (git_exit_code(result) != 0) {
-        git_problem(git, result, &problem);
-        git_fail_with(git, &problem);
+        git_fail_result(work, result);
         return;
     }
     while (git_next_entry(result->out, &at, &entry)) {
         if (entry.kind == '#' || at > result->out->len) // the last one may be cut
             continue;
-        struct buf *list = entry.kind == '?' ? &git->untracked : &git->tracked;
-        git->is_staged |= entry.kind != '?' && entry.index != '.';
+        struct buf *list = entry.kind == '?' ? &work->untracked : &work->tracked;
+        work->is_staged |= entry.kind != '?' && entry.index != '.';
         if (entry.kind != '?' && entry.tree == '.')
             continue; // all of it is staged
         (void)buf_append_str(list, entry.text);
         (void)buf_append_char(list, '\0');
     }
-    git->truncated = result->truncated || git->untracked.failed != 0;
-    if (git->tracked.failed != 0 || git->untracked.failed != 0)
-        git_fail(git, ERROR_GIT_OPERATION_FAILED, "too much is changed to be looked at at once");
+    work->list_truncated = result->truncated || work->untracked.failed != 0;
+    if (work->tracked.failed != 0 || work->untracked.failed != 0)
+        git_fail(work, ERROR_GIT_OPERATION_FAILED, "too much is changed to be looked at at once");
     else
-        git->then(git);
+        work->then(work);
 }
 
-void git_list(struct git *git, void (*then)(struct git *git))
+void git_list(struct git_work *work, void (*then)(struct git_work *work))
 {
     static const char *const args[] = {"status",
                                        "--porcelain=v2",
@@ -78,15 +98,15 @@ void git_list(struct git *git, void (*then)(struct git *git))
                                        "--untracked-files=all",
                                        "--ignore-submodules=all",
                                        NULL};
-    git->then = then;
-    git_run(git, args, on_listed);
+    work->then = then;
+    git_run(work, args, on_listed);
 }
 
-void git_add(struct git *git, const char *option, const struct buf *paths, git_step_fn next)
+void git_add(struct git_work *work, const char *option, const struct buf *paths, git_step_fn next)
 {
     const char *const args[] = {"--literal-pathspecs", "add", option, "--pathspec-from-file=-",
                                 "--pathspec-file-nul", NULL};
-    git->input = paths->data;
-    git->input_len = paths->len;
-    git_run(git, args, next);
+    work->input = paths->data;
+    work->input_len = paths->len;
+    git_run(work, args, next);
 }
