@@ -7,7 +7,7 @@ WERROR ?=
 NINJA = flock $(1)/.lock ninja -C $(1) $(if $(VERBOSE),-v,--quiet)
 C_FILES = $(shell find src tests bench -name '*.[ch]')
 
-.PHONY: run build test test-full bench lint format deps clean build-test build-fuzz
+.PHONY: run build test test-full bench lint format deps clean build-test build-fuzz agents-image
 
 build: | build/build.ninja
 	@scripts/deps build runtime # what has come to be needed since it was set up
@@ -16,10 +16,10 @@ build: | build/build.ninja
 run: build
 	@exec build/cay serve
 
-test: build build-test
+test: build build-test agents-image
 	@$(PYTHON) scripts/run-tests
 
-test-full: build build-test build-fuzz
+test-full: build build-test build-fuzz agents-image
 	@CAY_TEST_FULL=1 $(PYTHON) scripts/run-tests
 
 bench: build
@@ -64,3 +64,10 @@ build-fuzz/build.ninja:
 	@scripts/deps build runtime test fuzz
 	@CC=clang meson setup build-fuzz -Dfuzz=true -Dlinkage=dynamic -Db_lundef=false \
 		-Db_sanitize=address,undefined >/dev/null || { cat build-fuzz/meson-logs/meson-log.txt; exit 1; }
+
+# -- the agents' programs, fetched once: the tests themselves are offline
+
+agents-image: build-test/agents-image/stamp
+
+build-test/agents-image/stamp: images/agents images/data $(wildcard src/box/image*.c src/box/recipe*.c src/box/host-*.c) | build build-test
+	@scripts/agents-image build/cay build-test/agents-image

@@ -19,12 +19,21 @@ enum {
 };
 #define WORKSPACE "/workspace"
 
+void task_box_hold(struct task *t, struct sandbox *s)
+{
+    t->s = sandbox_ref(s);
+    sandbox_busy(s);
+    sandbox_set_request(s, run_id(t->run));
+}
+
 void task_box_leave(struct task *t)
 {
     struct sandbox *s = t->s;
     if (s == NULL)
         return;
     t->s = NULL;
+    if (strcmp(sandbox_request(s), run_id(t->run)) == 0) // of a named one another may have begun
+        sandbox_set_request(s, NULL);
     sandbox_idle(s);
     if (t->fresh && !t->asked.keep)
         sandbox_destroy(s, NULL, NULL);
@@ -166,8 +175,7 @@ static void on_box(void *data, struct sandbox *s, bool created, const struct err
     } else if (!t->over && s == NULL) {
         task_fail_err(t, err);
     } else if (!t->over) {
-        t->s = sandbox_ref(s);
-        sandbox_busy(s);
+        task_box_hold(t, s);
         emit_sandbox(t);
         (void)snprintf(t->dir, sizeof t->dir, WORKSPACE);
         if (t->asked.repo != NULL)

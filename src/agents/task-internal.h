@@ -113,6 +113,7 @@ struct task *task_new(struct agents *agents, struct task_asked *asked,
 
 void task_box_get(struct task *t);
 void task_moment_take(struct task *t);
+void task_box_hold(struct task *t, struct sandbox *s); // it is there, and awake
 void task_box_leave(struct task *t);
 
 // --- task-files.c

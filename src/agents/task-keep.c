@@ -194,10 +194,8 @@ static void go_on(struct task *t, const struct json_node *work)
     struct sandbox *s =
         id != NULL ? fleet_find(t->agents->config.fleet, run_tenant(t->run), id, &err) : NULL;
     struct process *p = s != NULL && name != NULL ? process_find(s, name, &err) : NULL;
-    if (s != NULL) {
-        t->s = sandbox_ref(s);
-        sandbox_busy(s);
-    }
+    if (s != NULL)
+        task_box_hold(t, s);
     if (p == NULL) {
         t->is_lost = true;
         task_answer(t, NULL);

@@ -240,8 +240,20 @@ static int check_agent(struct call *call, const struct execute_body *b)
                    "options: components: the agent '%s' takes none", agent_file_name(file));
         return -1;
     }
-    return agent_file_needs_model(file) ? execute_check_key(call) : 0;
+    return 0;
 }
+
+static int check_key(struct call *call, const struct task_options *o)
+{
+    const struct agent_file *file = find_agent(call, o->agent != NULL ? o->agent : AGENT_DEFAULT);
+    return file != NULL && agent_file_needs_model(file) ? execute_check_key(call) : 0;
+}
+
+static void components_done(struct components **components)
+{
+    components_free(*components);
+}
+#define auto_components __attribute__((cleanup(components_done)))
 
 static int read_components(struct call *call, const char *text, struct components **ret)
 {
@@ -306,16 +318,16 @@ void execute_task(struct call *call, const struct execute_body *b)
 {
     static const struct body_strings none = {0};
     struct err err = {0};
-    struct components *components = NULL;
+    auto_components struct components *components = NULL;
     auto_network network = {0};
     if (check(call, b) < 0 || network_read(call, b->options.network, &none, &network) < 0 ||
-        read_components(call, b->options.components, &components) < 0)
+        read_components(call, b->options.components, &components) < 0 ||
+        check_key(call, &b->options) < 0)
         return;
     struct task_request request = request_of(call, b);
     request.network = network.network;
     request.components = components;
     struct run *run = task_start(call->api->agents, &request, &err);
-    components_free(components);
     if (run == NULL) {
         call_fail(call, &err);
         return;

@@ -128,12 +128,15 @@ static void reply_failure(struct call *call, const struct failure *failure, cons
     buf_init(&buf, FAILURE_MAX);
     json_init(&j, &buf);
     json_open_object(&j);
-    show_bool(&j, "success", false);
     show_str(&j, "error", failure->message);
     show_str(&j, "error_code", failure->error_code);
     show_str(&j, "request_id", call->id);
-    if (session[0] != '\0')
+    if (session[0] != '\0') {
+        json_key(&j, "details");
+        json_open_object(&j);
         show_str(&j, "sessionId", session);
+        json_close_object(&j);
+    }
     json_close_object(&j);
     if (failure->retry_after_ms > 0)
         call_header_n(call, "Retry-After", (failure->retry_after_ms + 999) / 1000);

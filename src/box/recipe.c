@@ -96,6 +96,8 @@ static int take_from(struct recipe *recipe, char *rest, struct err *err)
 {
     if (strchr(rest, ':') != NULL && image_from_check(rest, err) < 0)
         return -1;
+    if (strpbrk(rest, " \t") != NULL)
+        return err_set(err, ERR_INVALID, "'%.60s' is more than one word", rest);
     return copy_once(recipe->from, sizeof recipe->from, rest, err);
 }
 

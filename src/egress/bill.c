@@ -199,11 +199,14 @@ static void write_down(struct conn *conn, const struct meter_reading *reading)
 {
     const struct bill *bill = conn->bill;
     const struct sandbox_row *sandbox = sandbox_row(conn->outlet->s);
+    const char *request = sandbox_request(conn->outlet->s);
+    if (request[0] == '\0')
+        request = bill->request_id;
     struct spend_row row = {
         .tenant = sandbox->tenant,
         .sandbox_number = sandbox->number,
         .sandbox = sandbox->id,
-        .request = (char *)(uintptr_t)(bill->request_id[0] != '\0' ? bill->request_id : NULL),
+        .request = (char *)(uintptr_t)(request[0] != '\0' ? request : NULL),
         .source = (char *)(uintptr_t) "box",
         .model = (char *)(uintptr_t)reading->model,
     };

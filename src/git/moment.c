@@ -179,7 +179,7 @@ static void on_tree(struct git_work *work, struct exec_result *result)
     (void)snprintf(moment->objects, sizeof moment->objects, "%s", w->snapshot.objects[0]);
     (void)snprintf(moment->dir, sizeof moment->dir, "%s", w->snapshot.top);
     w->moment = moment_write(moment);
-    work->litter[0][0] = '\0'; // it has what the tree is made of
+    work->litter[0][0] = work->litter[1][0] = '\0'; // it has what the tree is made of
     git_finish(work);
 }
 

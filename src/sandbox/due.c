@@ -5,6 +5,8 @@
 // The rows decide who is due: those that are in use have their time of activity stored before. So
 // whoever's time ran out while the server was down is found like all others. One that runs must
 // have been idle by the clock that nobody sets, too.
+#include <stdio.h>
+
 #include "base/clock.h"
 #include "base/log.h"
 #include "sandbox/sandbox-internal.h"
@@ -51,6 +53,16 @@ static void add(int64_t *sum, int64_t one)
 {
     if (__builtin_add_overflow(*sum, one, sum))
         *sum = INT64_MAX;
+}
+
+void sandbox_set_request(struct sandbox *s, const char *id)
+{
+    (void)snprintf(s->request, sizeof s->request, "%s", id != NULL ? id : "");
+}
+
+const char *sandbox_request(const struct sandbox *s)
+{
+    return s->request;
 }
 
 int fleet_spend(struct fleet *fleet, const struct spend_row *row, struct err *err)

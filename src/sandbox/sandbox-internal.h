@@ -77,6 +77,7 @@ struct sandbox {
     uv_timer_t *grace; // while QUIETING
     int64_t quiet_ns;  // since when
     struct follower *followers;
+    char request[40]; // sandbox_set_request's
 };
 
 // --- fleet.c

@@ -144,6 +144,11 @@ void sandbox_usage(struct sandbox *s, sandbox_usage_fn fn, void *data);
 // too.
 int fleet_spend(struct fleet *fleet, const struct spend_row *row, struct err *err);
 
+// Whose work is done in it now: the id of a request, by which what its programs spend is written
+// down. "" or NULL: nobody's. In memory alone.
+void sandbox_set_request(struct sandbox *s, const char *id);
+const char *sandbox_request(const struct sandbox *s); // never NULL
+
 // Activity: something is at work for it until sandbox_idle. It does not fall asleep meanwhile.
 void sandbox_busy(struct sandbox *s);
 void sandbox_idle(struct sandbox *s);

@@ -215,12 +215,12 @@ def test_a_server_without_a_key(asking):
 def test_a_key_for_a_server_that_runs(asking):
     """It is stored as the tenant's secret; what it is worth, the public API would have to say."""
     asking.ask("-y", "q")
-    done = asking.ask("-y", "q", env={"ANTHROPIC_API_KEY": "sk-1", "ANTHROPIC_BASE_URL": "https://127.0.0.1:1"})
+    done = asking.ask("-y", "q", env={"ANTHROPIC_API_KEY": "key-of-nobody", "ANTHROPIC_BASE_URL": "https://127.0.0.1:1"})
     assert done.returncode == 125 and b"stored the key from ANTHROPIC_API_KEY" in done.stderr
     listed = subprocess.run(
         [asking.cli.program, "secret", "ls"], env=clean_env(CAY_DATA=asking.cli.data), capture_output=True, check=True, timeout=PATIENCE
     )
-    assert b"anthropic" in listed.stdout and b"x-api-key" in listed.stdout and b"sk-1" not in listed.stdout
+    assert b"anthropic" in listed.stdout and b"x-api-key" in listed.stdout and b"key-of-nobody" not in listed.stdout
 
 
 def test_two_at_once_start_one(asking, model):

@@ -181,12 +181,12 @@ def test_whether_a_key_is_given(questions, keys, given):
         return whole(request, number)
 
     questions.answer = reply
-    with Terminal(questions, "q", ANTHROPIC_API_KEY="sk-1") as t:
+    with Terminal(questions, "q", ANTHROPIC_API_KEY="key-of-nobody") as t:
         t.until("Store the one from ANTHROPIC_API_KEY there, as the secret 'anthropic' for https://api.anthropic.com? [Y/n] ")
         t.type(keys)
         code, shown = t.end()
     assert (code, secrets) == ((0, ["/secrets/anthropic"]) if given else (125, [])), shown
-    assert "sk-1" not in shown
+    assert "key-of-nobody" not in shown
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root is asked")

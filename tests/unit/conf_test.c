@@ -97,19 +97,23 @@ CHECK_CASE(errors_say_what_and_where)
     static const struct {
         const char *text, *words;
     } bad[] = {
-        {"pool = 3\nbox = 3\n",    "line 2: unknown setting 'box', did you mean 'boxes'?"},
-        {"zzzzzzzzzz = 1",         "--print-example"                                     },
-        {"just words",             "name = value"                                        },
-        {"boxes = many",           "line 1: boxes: "                                     },
-        {"boxes = 0",              "1 to 4095"                                           },
-        {"boxes = 4096",           "boxes"                                               },
-        {"volume = big",           "volume"                                              },
-        {"drain = soon",           "drain"                                               },
-        {"behind-proxy = perhaps", "neither yes nor no"                                  },
-        {"log-level = loud",       "error, warn, info, debug"                            },
-        {"auth = maybe",           "neither token nor none"                              },
-        {"listen = 1\x01",         "listen"                                              },
-        {"= x",                    "unknown setting ''"                                  },
+        {"pool = 3\nbox = 3\n",      "line 2: unknown setting 'box', did you mean 'boxes'?"},
+        {"zzzzzzzzzz = 1",           "--print-example"                                     },
+        {"just words",               "name = value"                                        },
+        {"boxes = many",             "line 1: boxes: "                                     },
+        {"boxes = 0",                "1 to 4095"                                           },
+        {"boxes = 4096",             "boxes"                                               },
+        {"volume = big",             "volume"                                              },
+        {"drain = soon",             "drain"                                               },
+        {"behind-proxy = perhaps",   "neither yes nor no"                                  },
+        {"log-level = loud",         "error, warn, info, debug"                            },
+        {"auth = maybe",             "neither token nor none"                              },
+        {"listen = 1\x01",           "listen"                                              },
+        {"= x",                      "unknown setting ''"                                  },
+        {"max-execution-time = 0",   "max-execution-time: must be from 1 to 86400000"      },
+        {"max-execution-time = 25h", "max-execution-time"                                  },
+        {"max-execution-time = x",   "max-execution-time"                                  },
+        {"max-execution-time =",     "max-execution-time"                                  },
     };
     for (unsigned i = 0; i < sizeof bad / sizeof *bad; i++) {
         err = (struct err){0};
@@ -172,6 +176,29 @@ CHECK_CASE(text_comes_back)
     conf_done(&back);
 }
 
+CHECK_CASE(milliseconds_alone)
+{
+    static const struct {
+        const char *text;
+        int64_t ms;
+    } good[] = {
+        {"300000", 300000  },
+        {"5m",     300000  },
+        {"1.5s",   1500    },
+        {"1",      1       },
+        {"24h",    86400000},
+    };
+    for (unsigned i = 0; i < sizeof good / sizeof *good; i++) {
+        assert_int_equal(setenv("MAX_EXECUTION_TIME", good[i].text, 1), 0);
+        assert_int_equal(read_with("", NULL, NULL, NULL), OPT_END);
+        assert_int_equal(conf.max_execution_ms, good[i].ms);
+    }
+    assert_int_equal(setenv("MAX_EXECUTION_TIME", "5 minutes", 1), 0);
+    assert_int_equal(read_with("", NULL, NULL, NULL), OPT_FAILED);
+    ASSERT_SAYS("MAX_EXECUTION_TIME");
+    assert_int_equal(unsetenv("MAX_EXECUTION_TIME"), 0);
+}
+
 CHECK_CASE(another_versions_text)
 {
     assert_int_equal(conf_parse_older(&conf, "future = 1\nboxes = 7\nold-name = x\n", &err), 0);
@@ -207,5 +234,5 @@ CHECK_CASE(example_is_what_the_table_writes)
 #define CONF_CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 CHECK_MAIN(CONF_CASE(defaults), CONF_CASE(later_wins), CONF_CASE(lines_as_people_write_them),
            CONF_CASE(errors_say_what_and_where), CONF_CASE(errors_name_their_source),
-           CONF_CASE(token_is_no_flag), CONF_CASE(text_comes_back),
+           CONF_CASE(token_is_no_flag), CONF_CASE(text_comes_back), CONF_CASE(milliseconds_alone),
            CONF_CASE(another_versions_text), CONF_CASE(example_is_what_the_table_writes))
