@@ -87,12 +87,13 @@ static bool is_among(const char *words, const char *word)
     return false;
 }
 
-// A word that could be taken for an option, or for two, is none of these values.
+// A word that could be taken for an option, or for two, is none of these values; nor is one with
+// quotes, which may stand among others in a file.
 static int check_word(enum agent_value value, const char *word, struct err *err)
 {
     bool fine = word[0] != '\0' && word[0] != '-' && strlen(word) <= 200;
     for (const char *p = word; fine && *p != '\0'; p++)
-        fine = *p > ' ' && *p < 0x7f;
+        fine = *p > ' ' && *p < 0x7f && strchr("\"'`\\$", *p) == NULL;
     return fine
                ? 0
                : err_set(err, ERR_INVALID, "%s: '%.60s' is not one plain word", names[value], word);

@@ -20,6 +20,7 @@ struct agents {
     size_t log_bytes;
     struct fresh *fresh;
     LIST_HEAD(task_list, task) tasks; // at work
+    unsigned n_reading;               // of these, whose agents write more than is read at once
     struct opencode *opencode;
     struct agents_stats stats;
 };

@@ -38,7 +38,8 @@ const struct agents_config *agents_config(const struct agents *agents);
 struct agents_stats {
     uint64_t runs, failed, calls, call_errors; // since the daemon started
     uint64_t cached;
-    unsigned open;
+    uint64_t tasks, tasks_failed; // of the runs
+    unsigned open, tasks_open;
     struct model_usage usage;
     int64_t cost;
 };

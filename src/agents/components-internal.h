@@ -26,7 +26,7 @@ struct components {
     size_t n_files;
     json_t *mcp, *settings; // that are merged; NULL: nothing of it
     const char *reads[3];   // ends with NULL
-    size_t bytes;
+    size_t bytes, json_bytes;
 };
 
 // One of them, while it is read.

@@ -231,10 +231,21 @@ static int add_object(const struct component_item *item, json_t *content, struct
     return add_settings(item, content, err);
 }
 
+static int count_json(struct components *c, size_t len, struct err *err)
+{
+    if (len > COMPONENT_JSON_MAX)
+        return err_set(err, ERR_INVALID, "JSON has at most %d bytes", COMPONENT_JSON_MAX);
+    c->json_bytes += len;
+    if (c->json_bytes > COMPONENTS_JSON_MAX)
+        return err_set(err, ERR_INVALID, "all JSON together has at most %d bytes",
+                       COMPONENTS_JSON_MAX);
+    return 0;
+}
+
 static int add_json_text(const struct component_item *item, const char *text, size_t len,
                          struct err *err)
 {
-    if (count_bytes(item->components, len, err) < 0)
+    if (count_json(item->components, len, err) < 0)
         return -1;
     json_t *content = component_json(text, len, JSON_REJECT_DUPLICATES, err);
     int r = content != NULL ? add_object(item, content, err) : -1;
@@ -246,7 +257,7 @@ static int add_json_text(const struct component_item *item, const char *text, si
 static int add_json_object(const struct component_item *item, json_t *content, struct err *err)
 {
     size_t len = json_dumpb(content, NULL, 0, JSON_COMPACT);
-    if (count_bytes(item->components, len, err) < 0)
+    if (count_json(item->components, len, err) < 0)
         return -1;
     return add_object(item, content, err);
 }

@@ -25,7 +25,7 @@ static int add_list(struct components *c, enum component_kind kind, json_t *list
     if (list == NULL || json_is_null(list))
         return 0;
     if (!json_is_array(list))
-        return err_set(err, ERR_INVALID, "components.%s is no list", component_list(kind));
+        return err_set(err, ERR_INVALID, "%s is no list", component_list(kind));
     json_t *whole = json_array();
     if (json_object_set_new(c->whole, component_list(kind), whole) < 0)
         return component_no_memory(err);
@@ -35,7 +35,7 @@ static int add_list(struct components *c, enum component_kind kind, json_t *list
         if (++*n > COMPONENTS_MAX)
             return err_set(err, ERR_INVALID, "there are at most %d components", COMPONENTS_MAX);
         if (component_add(&item, from, whole, err) < 0)
-            return err_wrap(err, "components.%s[%zu]%s%s", component_list(kind), i,
+            return err_wrap(err, "%s[%zu]%s%s", component_list(kind), i,
                             item.name != NULL ? " " : "", item.name != NULL ? item.name : "");
     }
     return 0;
@@ -46,7 +46,7 @@ static int check_lists(const json_t *from, struct err *err)
     const char *key;
     json_t *value;
     if (!json_is_object(from))
-        return err_set(err, ERR_INVALID, "components is no object");
+        return err_set(err, ERR_INVALID, "it is no object");
     json_object_foreach((json_t *)(uintptr_t)from, key, value)
     {
         bool known = false;
@@ -54,7 +54,7 @@ static int check_lists(const json_t *from, struct err *err)
             known = known || strcmp(key, component_list((enum component_kind)i)) == 0;
         if (!known)
             return err_set(err, ERR_INVALID,
-                           "components has no '%.60s': there are agents, commands, mcps, settings, "
+                           "there is no '%.60s', only agents, commands, mcps, settings, "
                            "hooks",
                            key);
     }
@@ -154,6 +154,9 @@ void component_files_free(struct component_file *files, size_t n)
 static int read_current(const char *path, const char *current, json_t **ret, struct err *err)
 {
     bool is_empty = current == NULL || current[strspn(current, " \t\r\n")] == '\0';
+    if (!is_empty && strlen(current) > COMPONENTS_JSON_MAX)
+        return err_set(err, ERR_CONFLICT,
+                       "%s of the repository is too long to be merged with components", path);
     *ret = is_empty ? json_object() : component_json(current, strlen(current), JSON_ALLOW_NUL, err);
     if (*ret != NULL)
         return 0;

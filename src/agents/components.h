@@ -15,7 +15,10 @@
 enum {
     COMPONENTS_MAX = 256,
     COMPONENT_TEXT_MAX = 1024 * 1024,
-    COMPONENTS_BYTES_MAX = 4 * 1024 * 1024
+    COMPONENTS_BYTES_MAX = 4 * 1024 * 1024,
+    // What is merged is read and written on the loop's thread; it has some hundred bytes usually.
+    COMPONENT_JSON_MAX = 64 * 1024,
+    COMPONENTS_JSON_MAX = 256 * 1024, // also of a file that is there
 };
 
 struct components;
@@ -34,7 +37,7 @@ char *components_text(const struct components *components);
 // Which files have to be read before they are merged, below the project: NULL past the last.
 const char *components_reads(const struct components *components, unsigned n);
 // What is to be written. `current` has, for each of components_reads, the file's text or NULL. What
-// is there and cannot be read as JSON is ERR_CONFLICT: it is not replaced.
+// is there and cannot be read as JSON, or is too long, is ERR_CONFLICT: it is not replaced.
 struct component_file {
     char *path; // below the project
     char *text;

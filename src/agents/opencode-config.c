@@ -9,6 +9,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/buf.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "egress/url.h"
 #include "model/price.h"
@@ -417,6 +419,47 @@ int opencode_config_read(const char *json, struct opencode_config *ret, struct e
     made.text = dump(root);
     *ret = made;
     return 0;
+}
+
+// --- the names of its secrets
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+// In order and each once, as the API itself writes them.
+char *opencode_secret_names(const char *secrets, const struct opencode_config *config)
+{
+    json_auto_t *list = secrets != NULL ? json_loads(secrets, 0, NULL) : NULL;
+    size_t n = 0, had = json_array_size(list);
+    if (had + config->n == 0)
+        return NULL;
+    const char **names = calloc(had + config->n, sizeof *names);
+    if (names == NULL)
+        abort();
+    for (size_t i = 0; i < had; i++) {
+        const char *name = json_string_value(json_array_get(list, i));
+        if (name != NULL)
+            names[n++] = name;
+    }
+    for (size_t i = 0; i < config->n; i++)
+        names[n++] = config->secrets[i].name;
+    qsort(names, n, sizeof *names, by_text);
+    struct buf buf;
+    struct json j;
+    buf_init(&buf, (n + 1) * (SECRET_NAME_MAX + 4));
+    json_init(&j, &buf);
+    json_open_array(&j);
+    for (size_t i = 0; i < n; i++) {
+        if (i == 0 || strcmp(names[i], names[i - 1]) != 0)
+            json_put_str(&j, names[i]);
+    }
+    json_close_array(&j);
+    char *text = mem_copy_text(buf_str(&buf));
+    buf_done(&buf);
+    free(names);
+    return text;
 }
 
 // --- with Cay's own

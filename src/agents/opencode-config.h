@@ -36,6 +36,9 @@ struct opencode_config {
 int opencode_config_read(const char *json, struct opencode_config *ret, struct err *err);
 void opencode_config_done(struct opencode_config *config); // takes zeros
 
+// A sandbox's `secrets` with those of the configuration: as struct sandbox_settings has it. NULL:
+// none. The caller frees it.
+char *opencode_secret_names(const char *secrets, const struct opencode_config *config);
 // With what Cay sets where the caller has said nothing: the model by http://anthropic.cay, nothing
 // that waits for a person, nothing that calls home. `text` may be NULL. The caller frees it.
 char *opencode_config_whole(const char *text, const char *default_model);

@@ -7,13 +7,56 @@
 
 #include "agents/opencode-internal.h"
 #include "base/mem.h"
+#include "base/text.h"
 
 enum {
     VALUES_MAX = 100 * 1000, // of one answer: each takes memory
     DEPTH_MAX = 64,
     TEXT_MAX = 8 * 1024 * 1024,
     WORDS_MAX = 300,
+    NAME_MAX_LEN = 60,
 };
+
+// --- its words, made plain
+
+// Behind ESC '[': up to the letter that ends a sequence of a terminal.
+static size_t skip_escape(const char *data, size_t len)
+{
+    size_t n = 1;
+    if (n < len && data[n] == '[') {
+        n++;
+        while (n < len && (data[n] < '@' || data[n] > '~'))
+            n++;
+        n++;
+    }
+    return n < len ? n : len;
+}
+
+void opencode_plain_text(const char *data, size_t len, struct buf *ret)
+{
+    size_t begin = ret->len;
+    bool ended = ret->len > 0; // a line before this
+    for (size_t i = 0; i < len;) {
+        size_t step = utf8_step(data + i, len - i);
+        if (data[i] == '\033') {
+            i += skip_escape(data + i, len - i);
+            continue;
+        }
+        if (data[i] == '\n') {
+            ended = ret->len > 0;
+        } else if (step > 1 || (step == 1 && (unsigned char)data[i] >= ' ' && data[i] != 0x7f)) {
+            if (ended && (ret->len > begin || begin > 0))
+                (void)buf_append_str(ret, " | ");
+            ended = false;
+            if (ret->max - ret->len < step)
+                return;
+            (void)buf_append(ret, data + i, step);
+        }
+        i += step > 0 ? step : 1;
+    }
+}
+
+// --- its JSON
 
 // Whether it is small enough as a tree. What is no JSON is found out by the parser.
 static bool is_bounded(const char *text, size_t len)
@@ -42,7 +85,8 @@ static bool is_bounded(const char *text, size_t len)
 
 static json_t *parse(const char *text, size_t len)
 {
-    return is_bounded(text, len) ? json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    size_t flags = JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL;
+    return is_bounded(text, len) ? json_loadb(text, len, flags, NULL) : NULL;
 }
 
 int opencode_read_id(const char *text, size_t len, char *ret, size_t size)
@@ -67,11 +111,13 @@ static void set_failure(struct failure *ret, unsigned status, const char *code, 
                         const char *words)
 {
     auto_buf plain;
+    auto_buf title;
     buf_init(&plain, WORDS_MAX);
+    buf_init(&title, NAME_MAX_LEN);
     opencode_plain_text(words, strlen(words), &plain);
-    size_t n = strlen(name);
-    failure_set(ret, status, code, "%.*s%s%s", (int)(n < 60 ? n : 60), name,
-                plain.len > 0 && n > 0 ? ": " : "", buf_str(&plain));
+    opencode_plain_text(name, strlen(name), &title);
+    failure_set(ret, status, code, "%s%s%s", buf_str(&title),
+                plain.len > 0 && title.len > 0 ? ": " : "", buf_str(&plain));
     if (ret->message[0] == '\0')
         failure_set(ret, status, code, "OpenCode says that it failed, and not why");
 }

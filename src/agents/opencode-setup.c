@@ -9,7 +9,6 @@
 #include "agents/opencode-internal.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "base/text.h"
 #include "egress/model-key.h"
 
 // --- variables
@@ -48,83 +47,7 @@ char *opencode_environment(const char *config, const char *default_model)
     return text;
 }
 
-// --- what it said
-
-// Behind ESC '[': up to the letter that ends a sequence of a terminal.
-static size_t skip_escape(const char *data, size_t len)
-{
-    size_t n = 1;
-    if (n < len && data[n] == '[') {
-        n++;
-        while (n < len && (data[n] < '@' || data[n] > '~'))
-            n++;
-        n++;
-    }
-    return n < len ? n : len;
-}
-
-void opencode_plain_text(const char *data, size_t len, struct buf *ret)
-{
-    size_t begin = ret->len;
-    bool ended = ret->len > 0; // a line before this
-    for (size_t i = 0; i < len;) {
-        size_t step = utf8_step(data + i, len - i);
-        if (data[i] == '\033') {
-            i += skip_escape(data + i, len - i);
-            continue;
-        }
-        if (data[i] == '\n') {
-            ended = ret->len > 0;
-        } else if (step > 1 || (step == 1 && (unsigned char)data[i] >= ' ' && data[i] != 0x7f)) {
-            if (ended && (ret->len > begin || begin > 0))
-                (void)buf_append_str(ret, " | ");
-            ended = false;
-            (void)buf_append(ret, data + i, step);
-        }
-        i += step > 0 ? step : 1;
-    }
-}
-
 // --- secrets
-
-static int by_text(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-// In order and each once, as the API itself writes them.
-char *opencode_secret_names(const char *secrets, const struct opencode_config *config)
-{
-    json_auto_t *list = secrets != NULL ? json_loads(secrets, 0, NULL) : NULL;
-    size_t n = 0, had = json_array_size(list);
-    if (had + config->n == 0)
-        return NULL;
-    const char **names = calloc(had + config->n, sizeof *names);
-    if (names == NULL)
-        abort();
-    for (size_t i = 0; i < had; i++) {
-        const char *name = json_string_value(json_array_get(list, i));
-        if (name != NULL)
-            names[n++] = name;
-    }
-    for (size_t i = 0; i < config->n; i++)
-        names[n++] = config->secrets[i].name;
-    qsort(names, n, sizeof *names, by_text);
-    struct buf buf;
-    struct json j;
-    buf_init(&buf, (n + 1) * (SECRET_NAME_MAX + 4));
-    json_init(&j, &buf);
-    json_open_array(&j);
-    for (size_t i = 0; i < n; i++) {
-        if (i == 0 || strcmp(names[i], names[i - 1]) != 0)
-            json_put_str(&j, names[i]);
-    }
-    json_close_array(&j);
-    char *text = mem_copy_text(buf_str(&buf));
-    buf_done(&buf);
-    free(names);
-    return text;
-}
 
 static bool is_listed(const struct sandbox_row *row, const char *secret)
 {

@@ -26,9 +26,6 @@ void opencode_last_words(struct sandbox *s, char *ret, size_t size);
 // server with another configuration is ended. `fn` as of sandbox_patch.
 void opencode_configure(struct agents *agents, struct sandbox *s,
                         const struct opencode_config *config, sandbox_fn fn, void *data);
-// A sandbox's `secrets` with those of the configuration: as struct sandbox_settings has it. NULL:
-// none. The caller frees it.
-char *opencode_secret_names(const char *secrets, const struct opencode_config *config);
 // Whether the sandbox may ask that provider: ERR_DENIED says what to do. `provider` NULL: that of
 // the model which its configuration names.
 int opencode_may_ask(struct agents *agents, struct sandbox *s, const char *provider,

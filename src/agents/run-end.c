@@ -116,6 +116,8 @@ static void finish(struct run *run)
     run->ended = true;
     a->stats.open--;
     a->stats.failed += !run->row.success;
+    a->stats.tasks_open -= run_is_task(run);
+    a->stats.tasks_failed += run_is_task(run) && !run->row.success;
     run_count_bytes(run);
     keep(run);
     run_tell(run);

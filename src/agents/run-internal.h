@@ -34,3 +34,4 @@ struct run {
 
 void run_tell(struct run *run); // those who follow
 void run_count_bytes(struct run *run);
+bool run_is_task(const struct run *run);

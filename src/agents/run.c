@@ -120,6 +120,20 @@ static struct run *make(struct agents *agents, const char *id)
     return run;
 }
 
+bool run_is_task(const struct run *run)
+{
+    return strcmp(run->row.kind, "task") == 0;
+}
+
+static void count_begun(struct run *run)
+{
+    struct agents_stats *stats = &run->agents->stats;
+    stats->runs++;
+    stats->open++;
+    stats->tasks += run_is_task(run);
+    stats->tasks_open += run_is_task(run);
+}
+
 struct run *run_new(struct agents *agents, const struct run_start *start, struct err *err)
 {
     if (is_too_much(agents, start->tenant)) {
@@ -142,8 +156,7 @@ struct run *run_new(struct agents *agents, const struct run_start *start, struct
         run_unref(run);
         return NULL;
     }
-    agents->stats.runs++;
-    agents->stats.open++;
+    count_begun(run);
     return run;
 }
 
@@ -161,8 +174,7 @@ struct run *run_new_again(struct agents *agents, const struct result_row *row)
         .created_ms = row->created_ms,
     };
     map_put(&agents->runs, run->id, run);
-    agents->stats.runs++;
-    agents->stats.open++;
+    count_begun(run);
     return run;
 }
 
@@ -236,6 +248,11 @@ static void add(struct run *run, const char *type, const char *json, size_t len)
     add_entry(run, entry);
     run_count_bytes(run);
     run_tell(run);
+}
+
+bool run_takes_events(const struct run *run)
+{
+    return !run->is_closed && !run->has_gap;
 }
 
 void run_event(struct run *run, const char *type, const struct buf *json)

@@ -39,6 +39,8 @@ int64_t run_created_ms(const struct run *run); // on the wall
 // One that is in memory; lent. NULL: look at its row (db_result_get).
 struct run *run_find(struct agents *agents, int64_t tenant, const char *id);
 
+// Whether it has room for events: when it has not, nobody need write any.
+bool run_takes_events(const struct run *run);
 // Adds an event: `type` a literal, `json` one whole object.
 void run_event(struct run *run, const char *type, const struct buf *json);
 

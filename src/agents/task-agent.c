@@ -16,15 +16,35 @@
 enum {
     READ_MAX = 32 * 1024 * 1024,             // of each stream, as it comes
     TAIL_MAX = AGENT_LINE_MAX + 1024 * 1024, // of one that has more, in the end
-    PIECE = 64 * 1024,
+    PIECE = 16 * 1024,
+    SAID_MAX = 64 * 1024, // of text that is told at once
+    PAUSE_MS = 8,         // between two slices, for each that has more to read
     NAMES_MAX = PROCESS_KEPT + PROCESS_RUNNING_MAX,
     ENV_MAX = 256 * 1024,
     DYING_MS = 30, // for what was ending by itself
 };
 
+#define SLICE_NS (4 * NS_PER_MS) // that the loop reads without a pause
+
+static void free_timer(uv_handle_t *handle)
+{
+    free(handle);
+}
+
+static void stop_reading(struct task *t)
+{
+    if (t->slices == NULL)
+        return;
+    uv_close((uv_handle_t *)t->slices, free_timer);
+    t->slices = NULL;
+    t->agents->n_reading--;
+}
+
 void task_agent_drop(struct task *t)
 {
     bool runs = t->process != NULL && t->reason == END_NONE && !t->is_lost;
+    stop_reading(t);
+    buf_done(&t->said);
     process_watch_free(t->watch);
     t->watch = NULL;
     if (runs)
@@ -44,10 +64,27 @@ void task_agent_kill(struct task *t)
 
 // --- what it writes
 
+// Lines come by the thousand: text is told in larger pieces.
+static void tell_said(struct task *t)
+{
+    struct buf buf;
+    struct json j;
+    if (t->said.len == 0)
+        return;
+    task_event(&j, &buf);
+    json_key(&j, "text");
+    json_put_strn(&j, t->said.data, t->said.len);
+    task_emit(t, "log", &j);
+    buf_reset(&t->said);
+}
+
 static void on_message(void *data, const char *json, size_t len)
 {
     struct task *t = data;
     struct buf event;
+    if (!run_takes_events(t->run))
+        return;
+    tell_said(t);
     buf_init(&event, TASK_EVENT_MAX);
     (void)buf_append(&event, json, len);
     run_event(t->run, "message", &event);
@@ -57,12 +94,14 @@ static void on_message(void *data, const char *json, size_t len)
 static void on_log(void *data, const char *text, size_t len)
 {
     struct task *t = data;
-    struct buf buf;
-    struct json j;
-    task_event(&j, &buf);
-    json_key(&j, "text");
-    json_put_strn(&j, text, len);
-    task_emit(t, "log", &j);
+    while (len > 0 && run_takes_events(t->run)) {
+        size_t some = len < SAID_MAX ? len : SAID_MAX;
+        if (t->said.len + some > SAID_MAX)
+            tell_said(t);
+        (void)buf_append(&t->said, text, some);
+        text += some;
+        len -= some;
+    }
 }
 
 static void feed(struct task *t, enum log_stream stream, const char *p, size_t n)
@@ -81,33 +120,38 @@ static void skip_to(struct task *t, enum log_stream stream, uint64_t at)
     feed(t, stream, "\n", 1);
 }
 
-static void read_to(struct task *t, enum log_stream stream, uint64_t end)
+// One piece. Whether there may be more of it before `end`.
+static bool read_piece(struct task *t, enum log_stream stream, uint64_t end)
 {
     static char piece[PIECE];
+    uint64_t at;
     struct bytelog *log = process_log(t->process, stream);
-    while (log != NULL && t->read[stream] < end) {
-        uint64_t at;
-        uint64_t want = end - t->read[stream] < PIECE ? end - t->read[stream] : PIECE;
-        ssize_t n = bytelog_read(log, t->read[stream], piece, want, &at);
-        if (n <= 0)
-            return;
-        if (at > t->read[stream])
-            skip_to(t, stream, at);
-        feed(t, stream, piece, (size_t)n);
-        t->read[stream] += (uint64_t)n;
-    }
+    if (log == NULL || t->read[stream] >= end)
+        return false;
+    uint64_t want = end - t->read[stream] < PIECE ? end - t->read[stream] : PIECE;
+    ssize_t n = bytelog_read(log, t->read[stream], piece, want, &at);
+    if (n <= 0)
+        return false;
+    if (at > t->read[stream])
+        skip_to(t, stream, at);
+    feed(t, stream, piece, (size_t)n);
+    t->read[stream] += (uint64_t)n;
+    return true;
 }
 
-static void read_stream(struct task *t, enum log_stream stream, bool has_ended)
+// How far it is read now. What lies beyond READ_MAX waits for the end, of which the last is read.
+static uint64_t read_until(struct task *t, enum log_stream stream)
 {
     const struct bytelog *log = process_log(t->process, stream);
     uint64_t size = log != NULL ? bytelog_size(log) : 0;
-    read_to(t, stream, size < READ_MAX ? size : READ_MAX);
-    if (!has_ended || size <= READ_MAX)
-        return;
+    bool has_ended = process_row(t->process)->reason != END_NONE;
+    if (size <= READ_MAX)
+        return size;
+    if (!has_ended)
+        return READ_MAX;
     if (size - t->read[stream] > TAIL_MAX)
         skip_to(t, stream, size - TAIL_MAX);
-    read_to(t, stream, size);
+    return size;
 }
 
 static void note_end(struct task *t, const struct process_row *row)
@@ -120,22 +164,68 @@ static void note_end(struct task *t, const struct process_row *row)
     t->agent_ms = row->ended_ms - row->started_ms;
 }
 
+static void finish_reading(struct task *t)
+{
+    if (process_row(t->process)->reason == END_NONE)
+        return;
+    note_end(t, process_row(t->process));
+    agent_reader_end(t->reader);
+    tell_said(t);
+    task_again(t, 0); // not in the midst of whatever has ended it
+}
+
+static void on_slice(uv_timer_t *timer);
+
+static void read_later(struct task *t)
+{
+    if (t->slices == NULL) {
+        t->slices = calloc(1, sizeof *t->slices);
+        if (t->slices == NULL)
+            abort();
+        (void)uv_timer_init(t->agents->config.loop, t->slices);
+        t->slices->data = t;
+        t->agents->n_reading++;
+    }
+    (void)uv_timer_start(t->slices, on_slice, (uint64_t)PAUSE_MS * t->agents->n_reading, 0);
+}
+
+// Others have the loop, too: who writes more than can be read in a slice is read with pauses.
+static void read_slice(struct task *t)
+{
+    int64_t until = clock_ns() + SLICE_NS;
+    bool has_more = true;
+    while (has_more && clock_ns() < until) {
+        has_more = false;
+        for (enum log_stream i = 0; i < LOG_STREAMS; i++)
+            has_more |= read_piece(t, i, read_until(t, i));
+    }
+    tell_said(t);
+    if (has_more) {
+        read_later(t);
+    } else {
+        stop_reading(t);
+        finish_reading(t);
+    }
+}
+
+static void on_slice(uv_timer_t *timer)
+{
+    read_slice(timer->data);
+}
+
 static void on_news(void *data, struct process *p)
 {
     struct task *t = data;
-    bool has_ended = p == NULL || process_row(p)->reason != END_NONE;
     if (t->reason != END_NONE || t->is_lost)
         return;
-    for (enum log_stream i = 0; p != NULL && i < LOG_STREAMS; i++)
-        read_stream(t, i, has_ended);
-    if (!has_ended)
-        return;
-    if (p != NULL)
-        note_end(t, process_row(p));
-    else
+    if (p == NULL) { // it was deleted, and its log with it
+        stop_reading(t);
         t->is_lost = true;
-    agent_reader_end(t->reader);
-    task_again(t, 0); // not in the midst of whatever has ended it
+        agent_reader_end(t->reader);
+        task_again(t, 0);
+    } else if (t->slices == NULL) {
+        read_slice(t);
+    }
 }
 
 // --- how it has ended
@@ -215,6 +305,7 @@ void task_agent_watch(struct task *t, struct process *p)
 {
     static const struct agent_reader_fns fns = {.message = on_message, .log = on_log};
     t->process = process_ref(p);
+    buf_init(&t->said, SAID_MAX);
     t->reader = agent_reader_new(t->file, &fns, t);
     t->watch = process_watch(p, on_news, t);
     on_news(t, p); // what is there already
@@ -338,6 +429,8 @@ void task_agent_start(struct task *t)
         task_fail_err(t, &err);
     else if (t->fresh) // in others' sandboxes processes come and go
         sandbox_usage(t->s, on_before, task_ref(t));
+    else if (task_keep_work(t, &err) < 0) // somebody else's: not to be started there twice
+        task_fail_err(t, &err);
     else
         try_start(t);
 }

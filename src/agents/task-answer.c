@@ -215,6 +215,19 @@ static void write_files(struct json *j, const struct git_changes *c, size_t max)
         show_bool(j, "files_truncated", true);
 }
 
+static const char *reason_of(const struct task *t)
+{
+    switch (t->stop) {
+    case TASK_CANCELLED:
+        return "cancelled";
+    case TASK_TIMED_OUT:
+        return end_reason_name(END_TIMEOUT);
+    case TASK_GOES_ON:
+        break;
+    }
+    return t->reason != END_NONE ? end_reason_name(t->reason) : NULL;
+}
+
 static void write_metadata(struct json *j, const struct task *t, const struct agent_report *r,
                            bool logs_cut)
 {
@@ -242,7 +255,7 @@ static void write_metadata(struct json *j, const struct task *t, const struct ag
         json_put_int(j, t->exit_code);
     else
         json_put_null(j);
-    show_str(j, "reason", t->reason != END_NONE ? end_reason_name(t->reason) : NULL);
+    show_str(j, "reason", reason_of(t));
     json_key(j, "usage");
     write_usage(j, run_usage(t->run));
     show_int(j, "clone_ms", has_repo ? t->clone_ms : 0);

@@ -80,6 +80,8 @@ struct task {
     struct process *process; // a reference
     struct process_watch *watch;
     struct agent_reader *reader;
+    uv_timer_t *slices;         // while there is more than is read at once
+    struct buf said;            // text that was not told yet
     uint64_t read[LOG_STREAMS]; // of its log
     bool skips[LOG_STREAMS];    // there is too much of it
     enum end_reason reason;
@@ -138,4 +140,4 @@ void task_answer(struct task *t, const struct git_changes *changes);
 
 void task_asked_done(struct task_asked *asked);
 int task_keep_asked(struct task *t, struct err *err);
-int task_keep_work(struct task *t, struct err *err); // the agent runs
+int task_keep_work(struct task *t, struct err *err); // the agent runs, or is being started

@@ -110,7 +110,7 @@ int task_keep_work(struct task *t, struct err *err)
     json_init(&j, &text);
     json_open_object(&j);
     show_str(&j, "sandbox", sandbox_row(t->s)->id);
-    show_str(&j, "process", process_row(t->process)->id);
+    show_str(&j, "process", t->process != NULL ? process_row(t->process)->id : NULL);
     show_str(&j, "moment", t->moment != NULL ? git_moment_text(t->moment) : NULL);
     show_str(&j, "url", t->cloned.url);
     show_str(&j, "head", t->cloned.head);
@@ -183,6 +183,15 @@ static void read_work(struct task *t, const struct json_node *work)
     t->moment = moment != NULL ? git_moment_parse(moment) : NULL;
 }
 
+static void lose(struct task *t)
+{
+    struct failure failure;
+    failure_set(&failure, 410, "RESULT_LOST",
+                "the server was killed while it was being begun in your sandbox: look what is "
+                "there, and ask again");
+    task_fail(t, &failure);
+}
+
 // Its agent was at work: it still is, or has ended meanwhile, and all that it wrote is in its log.
 static void go_on(struct task *t, const struct json_node *work)
 {
@@ -196,6 +205,10 @@ static void go_on(struct task *t, const struct json_node *work)
     struct process *p = s != NULL && name != NULL ? process_find(s, name, &err) : NULL;
     if (s != NULL)
         task_box_hold(t, s);
+    if (name == NULL) { // it was just being started
+        lose(t);
+        return;
+    }
     if (p == NULL) {
         t->is_lost = true;
         task_answer(t, NULL);
@@ -234,15 +247,6 @@ static void destroy_made(struct task *t)
         sandbox_destroy(search.found[i], NULL, NULL);
         sandbox_unref(search.found[i]);
     }
-}
-
-static void lose(struct task *t)
-{
-    struct failure failure;
-    failure_set(&failure, 410, "RESULT_LOST",
-                "the server was killed while the repository was brought into your sandbox: look "
-                "what is there, and ask again");
-    task_fail(t, &failure);
 }
 
 // Its agent had not been started. A sandbox of its own is made anew; in somebody else's a clone may

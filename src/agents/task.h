@@ -29,8 +29,8 @@ struct task_request { // texts are copied
     const char *network;                // canonical, as in struct sandbox_settings; NULL: "none"
     const char *working_dir;            // below the repository, or absolute; NULL: its top
     const char *system_prompt, *permission_mode, *model;
-    int64_t max_turns;  // 0: not given
-    int64_t timeout_ms; // of everything
+    int64_t max_turns;                  // 0: not given
+    int64_t timeout_ms;                 // of everything
     int64_t budget_cost, budget_tokens; // of a fresh sandbox; 0: none
     bool include_diff, keep;
     const struct components *components; // lent for the call; NULL: none

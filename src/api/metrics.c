@@ -141,11 +141,15 @@ static void put_agents(struct buf *b, const struct agents *agents)
     if (agents == NULL)
         return;
     agents_stats(agents, &s);
-    number(b, "cay_runs_total", "counter", "Questions and conversations begun.", s.runs);
+    number(b, "cay_runs_total", "counter", "Questions, conversations and tasks begun.", s.runs);
     number(b, "cay_runs_failed_total", "counter", "Those that ended without success.", s.failed);
     number(b, "cay_runs_cached_total", "counter", "Questions answered by code that was there.",
            s.cached);
     number(b, "cay_runs_open", "gauge", "Those that run.", s.open);
+    number(b, "cay_tasks_total", "counter", "Tasks among them.", s.tasks);
+    number(b, "cay_tasks_failed_total", "counter", "Tasks that ended without success.",
+           s.tasks_failed);
+    number(b, "cay_tasks_open", "gauge", "Tasks that run.", s.tasks_open);
     number(b, "cay_model_requests_total", "counter", "Calls to models.", s.calls);
     number(b, "cay_model_errors_total", "counter", "Calls to models that failed.", s.call_errors);
     put_tokens(b, &s.usage);

@@ -70,7 +70,8 @@ static void show_result(struct json *j, const struct result_row *row)
     show_str(j, "kind", row->kind);
     show_str(j, "state", state_name(row->state));
     show_str(j, "question", row->title);
-    show_str(j, "task", strcmp(row->kind, "task") == 0 ? row->title : NULL);
+    if (strcmp(row->kind, "task") == 0)
+        show_str(j, "task", row->title);
     json_key(j, "success");
     if (is_done)
         json_put_bool(j, row->success);

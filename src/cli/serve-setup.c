@@ -182,9 +182,26 @@ static int check_way(const char *data, const struct serve_ids *ids, struct err *
     return 0;
 }
 
+// Folders that the daemon reads; that of the default need not be there.
+static int check_folder(const char *name, const char *path, const char *fallback, struct err *err)
+{
+    struct stat st;
+    if (*path == '\0' || strcmp(path, fallback) == 0)
+        return 0;
+    if (path[0] != '/')
+        return err_set(err, ERR_INVALID, "%s: '%.100s' must begin with /", name, path);
+    if (stat(path, &st) < 0)
+        return err_sys(err, errno, "%s: open '%.100s'", name, path);
+    return S_ISDIR(st.st_mode) ? 0
+                               : err_set(err, ERR_INVALID, "%s: '%.100s' is no folder", name, path);
+}
+
 int setup_daemon(int data_fd, const struct conf *conf, struct serve_ids *ret, struct err *err)
 {
     bool exists;
+    if (check_folder("agents", conf->agents, CONF_AGENTS, err) < 0 ||
+        check_folder("components", conf->components, CONF_COMPONENTS, err) < 0)
+        return -1;
     if (find_ids(data_fd, conf, ret, &exists, err) < 0 || check_way(conf->data, ret, err) < 0 ||
         (!exists && make_daemon_dir(data_fd, ret, err) < 0))
         return -1;

@@ -178,43 +178,55 @@ static void put_in(struct snapshot *snapshot)
 
 // -- all that is there
 
-// What `git add` says of one: 1 when it is a repository below, which is noted; 0: nothing that
-// matters; -1: something that could not be put in.
-static int hear(struct snapshot *snapshot, const char *line, size_t len)
+static bool begins(const char *line, const char *words)
 {
-    static const char nested[] = "warning: adding embedded git repository: ";
-    static const char bare[] = "' does not have a commit checked out", error[] = "error: ";
-    const size_t n = sizeof nested - 1, b = sizeof bare - 1, e = sizeof error - 1;
-    if (len > n && strncmp(line, nested, n) == 0)
-        return note_nested(snapshot, "", line + n, len - n) < 0 ? -1 : 1;
-    if (len < e || strncmp(line, error, e) != 0)
-        return 0;
-    if (len > e + 2 + b && line[e] == '\'' && strncmp(line + len - b, bare, b) == 0 &&
-        line[len - b - 1] == '/')
-        return note_nested(snapshot, "", line + e + 1, len - b - 1 - e - 1) < 0 ? -1 : 1;
-    return -1;
+    return strncmp(line, words, strlen(words)) == 0;
 }
 
+enum heard { HEARD_NOTHING, HEARD_NESTED, HEARD_TOO_MANY, HEARD_ERROR };
+
+// One line of what `git add` says.
+static enum heard hear(struct snapshot *snapshot, const char *line, size_t len)
+{
+    static const char nested[] = "warning: adding embedded git repository: ", error[] = "error: '";
+    static const char bare[] = "/' does not have a commit checked out";
+    const size_t n = sizeof nested - 1, b = sizeof bare - 1, e = sizeof error - 1;
+    const char *name = NULL;
+    size_t name_len = 0;
+    if (len > n && begins(line, nested)) {
+        name = line + n;
+        name_len = len - n;
+    } else if (len > e + b && begins(line, error) && begins(line + len - b, bare)) {
+        name = line + e;
+        name_len = len - e - b;
+    }
+    if (name != NULL)
+        return note_nested(snapshot, "", name, name_len) < 0 ? HEARD_TOO_MANY : HEARD_NESTED;
+    // Where objects were and are not any more: it shows when they are needed.
+    if (begins(line, "error: object directory ") || begins(line, "error: unable to normalize alt"))
+        return HEARD_NOTHING;
+    return begins(line, "error: ") ? HEARD_ERROR : HEARD_NOTHING;
+}
+
+// It ends with 1 when there was something that it could not put in.
 static void on_added(struct git_work *work, struct exec_result *result)
 {
     struct snapshot *snapshot = (struct snapshot *)work;
-    const char *p = buf_str(result->err);
-    int r = result->truncated || git_exit_code(result) > 1 ? -1 : 0;
-    if (strstr(p, "error: object directory ") != NULL) {
-        broken(work, result);
-        return;
-    }
-    while (r >= 0 && *p != '\0') {
+    int code = git_exit_code(result);
+    bool ok = code <= 1 && !result->truncated, fits = true;
+    for (const char *p = buf_str(result->err); *p != '\0' && !snapshot->mended;) {
         size_t len = strcspn(p, "\n");
-        r = hear(snapshot, p, len);
+        enum heard heard = hear(snapshot, p, len);
+        ok &= heard != HEARD_ERROR || code == 0;
+        fits &= heard != HEARD_TOO_MANY;
         p += len + (p[len] == '\n');
     }
-    if (r < 0 && snapshot->n_nested > NESTED_MAX)
+    if (!fits)
         too_deep(work);
-    else if (r < 0)
+    else if (!ok)
         git_fail_result(work, result);
     else if (snapshot->mended)
-        go_on(snapshot); // they are in already
+        go_on(snapshot); // what is below is in already
     else
         put_in(snapshot);
 }

@@ -99,10 +99,10 @@ def test_what_makes_no_sense_is_refused(api, talker, body, word):
     api("POST", f"/sandbox/{talker}/message", body).error(400, "INVALID_REQUEST", word)
 
 
-def test_a_timeout_ends_the_work(api, talker, model):
-    slow = "[[delay: 60000]] until kingdom come"
-    late = say(api, talker, slow, timeout=3000).error(504, "EXECUTION_TIMEOUT", "3000 ms")
-    session = late["details"]["sessionId"]
+def test_a_timeout_ends_the_work(api, talker):
+    session = said(api, talker, "[[text: begun]]")["sessionId"]
+    slow = {"timeout": 3000, "sessionId": session}
+    say(api, talker, "[[delay: 60000]] until kingdom come", **slow).error(504, "EXECUTION_TIMEOUT", "3000 ms")
     path = f"/sandbox/{talker}/opencode/session/status"
     eventually(lambda: session not in api.ok("GET", path))
     assert said(api, talker, "[[text: still here]]")["response"] == "still here"
@@ -127,8 +127,8 @@ def test_no_model_no_message(api):
 
 def test_a_budget_that_is_used_up(api):
     box = make_box(api, "poor", budget={"tokens": 1})
-    said(api, box, "[[text: the last]] [[usage: in=10 out=10]]")
-    say(api, box, "[[text: more]]").error(402, "BUDGET_EXCEEDED", "budget")
+    say(api, box, "[[text: too much]]").error(402, "BUDGET_EXCEEDED", "budget", "spent of")  # as OpenCode was told
+    say(api, box, "[[text: more]]").error(402, "BUDGET_EXCEEDED", "budget")  # and before it is asked
     api("DELETE", f"/sandbox/{box}")
 
 
@@ -189,7 +189,8 @@ def test_its_pages_by_host(api, talker):
     shown = api.ok("GET", f"/sandbox/{talker}")
     assert shown["opencodeUiUrl"] == opened["url"]
     host = urllib.parse.urlsplit(opened["url"]).netloc
-    api.ok("DELETE", f"/sandbox/{talker}/processes/opencode")  # and it starts it, too
+    api.ok("DELETE", f"/sandbox/{talker}/processes/opencode")
+    api.ended(talker, "opencode")  # and it starts it, too
     connection = http.client.HTTPConnection("127.0.0.1", api.server.port, timeout=120)
     connection.request("GET", "/", headers={"Host": host, "Accept": "text/html"})
     page = connection.getresponse()
@@ -202,6 +203,7 @@ def test_one_that_dies_is_started_again(api, talker):
     session = said(api, talker, "[[text: before]]")["sessionId"]
     before = process_of(api, talker)["pid"]
     api.exec(talker, f"kill -9 {before}")
+    api.ended(talker, "opencode")
     again = said(api, talker, "[[text: after]]", sessionId=session)
     assert again["response"] == "after" and process_of(api, talker)["pid"] != before
 

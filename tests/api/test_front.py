@@ -14,6 +14,7 @@ def routes_of_the_table():
     text = (TOP / "src" / "api" / "routes.c").read_text()
     found = re.findall(r'ROUTE\(HTTP_([A-Z]+), "([^"]+)"', text)
     found += [(m, "/sandbox/{id}/proxy/{port}/{path*}") for m in re.findall(r"PREVIEW\(HTTP_([A-Z]+),", text)]
+    found += [(m, "/sandbox/{id}/opencode/{path*}") for m in re.findall(r"OPENCODE\(HTTP_([A-Z]+),", text)]
     return {(m.lower(), p.replace("*", "")) for m, p in found}
 
 

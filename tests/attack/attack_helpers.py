@@ -86,6 +86,7 @@ BODIES = {
     "gitStatus": None,
     "gitDiff": None,
     "gitCommit": {"message": "harm"},
+    "sendMessage": {"message": "harm"},
     "openPort": {"port": 3000},
     "listPorts": None,
     "listLanguages": None,
@@ -125,10 +126,10 @@ class Route:
 
 
 def routes_of(api):
-    """All but previews, whose paths, methods and bodies are a program's in the box: tests/api/test_previews.py."""
+    """All but previews and OpenCode's own API, whose paths, methods and bodies are a program's in the box: tests/api/test_previews.py."""
     spec = api.ok("GET", "/openapi.json")
     schemas = spec["components"]["schemas"]
-    paths = {path: all_ for path, all_ in spec["paths"].items() if "/proxy/" not in path}
+    paths = {path: all_ for path, all_ in spec["paths"].items() if "/proxy/" not in path and "/opencode/" not in path}
     return [Route(m, path, what, schemas) for path, all_ in paths.items() for m, what in all_.items()]
 
 

@@ -310,6 +310,7 @@ CHECK_CASE(checks)
         {{.permission_mode = ""},                  "is none of"                           },
         {{.model = "claude-x[1m]"},                NULL                                   },
         {{.model = "--dangerous"},                 "model: '--dangerous' is not one plain"},
+        {{.model = "a\",\"b"},                     "not one plain word"                   },
         {{.model = "a b"},                         "not one plain word"                   },
         {{.model = "a\nb"},                        "not one plain word"                   },
         {{.model = "\xc3\xa4"},                    "not one plain word"                   },

@@ -107,75 +107,83 @@ struct expected {
     const char *warning; // NULL: none
 };
 
+// Not in columns.
+// clang-format off
 static const struct {
     const char *name, *agent, *output;
     struct expected e;
 } cases[] = {
-    {"success",
-     "claude",                                                                 C_INIT C_USE("Write","{\"file_path\":\"/workspace/x/a\",\"content\":\"hi\"}")
+    {"success", "claude",
+     C_INIT C_USE("Write", "{\"file_path\":\"/workspace/x/a\",\"content\":\"hi\"}")
          C_USER C_THINK C_TEXT("Done it.") C_DONE,
      {.has_result = true,
       .text = "Done it.",
       .turns = 2,
       .cost = 93540000,
       .log = "Write /workspace/x/a\nDone it.\n"}},
-    {"no end of line behind the last",
-     "claude",                                       "{\"type\":\"result\",\"is_error\":false,\"result\":\"x\"}",
-     {.has_result = true, .text = "x", .turns = -1, .cost = -1, .log = ""}                                                                     },
-    {"a command of two lines",
-     "claude",                                               C_USE("Bash","{\"command\":\"npm test\\nrm x\",\"description\":\"d\"}")
-         C_USE("Todo",                                                                                                             "{\"todos\":[]}") C_DONE,
+    {"no end of line behind the last", "claude",
+     "{\"type\":\"result\",\"is_error\":false,\"result\":\"x\"}",
+     {.has_result = true, .text = "x", .turns = -1, .cost = -1, .log = ""}},
+    {"a command of two lines", "claude",
+     C_USE("Bash", "{\"command\":\"npm test\\nrm x\",\"description\":\"d\"}")
+         C_USE("Todo", "{\"todos\":[]}") C_DONE,
      {.has_result = true,
       .text = "Done it.",
       .turns = 2,
       .cost = 93540000,
       .log = "Bash npm test ...\nTodo\n"}},
-    {"401",
-     "claude",                                     C_INIT C_RETRY C_API_ERROR("401","Failed to authenticate."),
+    {"401", "claude",
+     C_INIT C_RETRY C_API_ERROR("401", "Failed to authenticate."),
      {true, true, "Failed to authenticate.", "AUTH_ERROR", "Failed to authenticate.", 1, 0,
       "the model's API: 401 authentication_failed, asking again (1 of 2)\n", NULL}},
-    {"402",
-     "claude",C_API_ERROR("402","cay: used up"),
+    {"402", "claude",
+     C_API_ERROR("402", "cay: used up"),
      {true, true, "cay: used up", "BUDGET_EXCEEDED", "cay: used up", 1, 0, "", NULL}},
-    {"403",
-     "claude",                                                                       C_API_ERROR("403",                                                           "no"),
+    {"403", "claude",
+     C_API_ERROR("403", "no"),
      {true, true, "no", "AUTH_ERROR", "no", 1, 0, "", NULL}},
-    {"404",
-     "claude",                                                                 C_API_ERROR("404","There's an issue with the selected model (gpt-9)."),
+    {"404", "claude",
+     C_API_ERROR("404", "There's an issue with the selected model (gpt-9)."),
      {true, true, "There's an issue with the selected model (gpt-9).", "INVALID_REQUEST",
       "There's an issue with the selected model (gpt-9).", 1, 0, "", NULL}},
-    {"429",
-     "claude",                                                                  C_API_ERROR("429","slow"),
+    {"429", "claude",
+     C_API_ERROR("429", "slow"),
      {true, true, "slow", "RATE_LIMITED", "slow", 1, 0, "", NULL}},
-    {"529",
-     "claude",  C_API_ERROR("529","full"),
+    {"529", "claude",
+     C_API_ERROR("529", "full"),
      {true, true, "full", "API_ERROR", "full", 1, 0, "", NULL}},
-    {"no connection",
-     "claude",             C_API_ERROR("null","ECONNREFUSED"),
+    {"no connection", "claude",
+     C_API_ERROR("null", "ECONNREFUSED"),
      {true, true, "ECONNREFUSED", "API_ERROR", "ECONNREFUSED", 1, 0, "", NULL}},
-    {"refusal",
-     "claude",                                             "{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":true,\"stop_reason\":\"refusal\","
-     "\"terminal_reason\":\"api_error\",\"result\":\"flagged\"}\n",{true, true, "flagged", "MODEL_REFUSED", "flagged", -1, -1, "", NULL}                                                                                                                     },
-    {"turns",
-     "claude",                                 C_INIT C_LIMIT("error_max_turns",      "Reached maximum number of turns (1)"),
+    {"refusal", "claude",
+     "{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":true,\"stop_reason\":\"refusal\","
+     "\"terminal_reason\":\"api_error\",\"result\":\"flagged\"}\n",
+     {true, true, "flagged", "MODEL_REFUSED", "flagged", -1, -1, "", NULL}},
+    {"turns", "claude",
+     C_INIT C_LIMIT("error_max_turns", "Reached maximum number of turns (1)"),
      {true, true, NULL, "MAX_TURNS", "Reached maximum number of turns (1)", 2, 4200000000, "",
       NULL}},
-    {"budget",
-     "claude",                                                                 C_LIMIT("error_max_budget_usd","Reached maximum budget ($0.01)"),
+    {"budget", "claude",
+     C_LIMIT("error_max_budget_usd", "Reached maximum budget ($0.01)"),
      {true, true, NULL, "BUDGET_EXCEEDED", "Reached maximum budget ($0.01)", 2, 4200000000, "",
       NULL}},
-    {"another trouble",
-     "claude",                                                                 C_LIMIT("error_during_execution","oops"),
+    {"another trouble", "claude",
+     C_LIMIT("error_during_execution", "oops"),
      {true, true, NULL, NULL, "oops", 2, 4200000000, "", NULL}},
-    {"killed",                                                                      "claude",                                                               C_INIT C_TEXT("I'll"),{.turns = -1, .cost = -1, .log = "I'll\n"}                                                                        },
-    {"two results, the second good",
-     "claude",                                                                 C_LIMIT("error_max_turns","Reached") C_DONE,
+    {"killed", "claude",
+     C_INIT C_TEXT("I'll"),
+     {.turns = -1, .cost = -1, .log = "I'll\n"}},
+    {"two results, the second good", "claude",
+     C_LIMIT("error_max_turns", "Reached") C_DONE,
      {.has_result = true, .text = "Done it.", .turns = 2, .cost = 93540000, .log = ""}},
-    {"two results, the second bad",
-     "claude",                C_DONE C_API_ERROR("529","full"),
+    {"two results, the second bad", "claude",
+     C_DONE C_API_ERROR("529", "full"),
      {true, true, "full", "API_ERROR", "full", 1, 0, "", NULL}},
-    {"denied",
-     "claude",C_DENIED,
+    {"two results, the second bad in another way", "claude",
+     C_LIMIT("error_max_turns", "Reached") C_LIMIT("error_during_execution", "oops"),
+     {true, true, NULL, NULL, "oops", 2, 4200000000, "", NULL}},
+    {"denied", "claude",
+     C_DENIED,
      {.has_result = true,
       .text = "Done it.",
       .turns = 2,
@@ -183,41 +191,42 @@ static const struct {
       .log = "",
       .warning = "Bash was not allowed: python3 -c 1|Odd was not allowed"}},
 
-    {"success",
-     "opencode",O_START O_TEXT("First.") O_USE("write","{\"filePath\":\"/workspace/x/a\"}")
-         O_FINISH("tool-calls",                                                                                              "0.015458") O_START O_TEXT("Done it.") O_FINISH("stop", "0.015516"),
+    {"success", "opencode",
+     O_START O_TEXT("First.") O_USE("write", "{\"filePath\":\"/workspace/x/a\"}")
+         O_FINISH("tool-calls", "0.015458") O_START O_TEXT("Done it.") O_FINISH("stop", "0.015516"),
      {.has_result = true,
       .text = "Done it.",
       .turns = 2,
       .cost = 30974000,
       .log = "First.\nwrite /workspace/x/a\nDone it.\n"}},
-    {"402 on the way",
-     "opencode",                        O_START O_USE("bash",  "{\"command\":\"echo a\"}") O_FINISH("tool-calls",                                                                                                                        "0.5")
+    {"402 on the way", "opencode",
+     O_START O_USE("bash", "{\"command\":\"echo a\"}") O_FINISH("tool-calls", "0.5")
          O_ERROR("APIError", "\"message\":\"cay: used up\",\"statusCode\":402"),
      {true, true, NULL, "BUDGET_EXCEEDED", "cay: used up", 1, 500000000,
       "bash echo a\nAPIError: cay: used up\n", NULL}},
-    {"401",
-     "opencode",                                                                 O_ERROR("APIError", "\"message\":\"no\",\"statusCode\":401"),
+    {"401", "opencode",
+     O_ERROR("APIError", "\"message\":\"no\",\"statusCode\":401"),
      {true, true, NULL, "AUTH_ERROR", "no", -1, -1, "APIError: no\n", NULL}},
-    {"429",
-     "opencode",                                                               O_ERROR("APIError","\"message\":\"no\",\"statusCode\":429"),
+    {"429", "opencode",
+     O_ERROR("APIError", "\"message\":\"no\",\"statusCode\":429"),
      {true, true, NULL, "RATE_LIMITED", "no", -1, -1, NULL, NULL}},
-    {"no connection, and then one",
-     "opencode",                      O_ERROR("APIError","\"message\":\"Connection reset\"") O_TEXT("x") O_FINISH("stop",                                                                                                           "0"),
+    {"no connection, and then one", "opencode",
+     O_ERROR("APIError", "\"message\":\"Connection reset\"") O_TEXT("x") O_FINISH("stop", "0"),
      {.has_result = true, .text = "x", .turns = 1, .cost = 0}},
-    {"refusal",
-     "opencode",O_START O_FINISH("content-filter","0") O_ERROR("ContentFilterError", "\"message\":\"no\""),
+    {"refusal", "opencode",
+     O_START O_FINISH("content-filter", "0") O_ERROR("ContentFilterError", "\"message\":\"no\""),
      {true, true, NULL, "MODEL_REFUSED", "no", 1, 0, NULL, NULL}},
-    {"too long",
-     "opencode",                                                                  O_START O_TEXT("some long ") O_FINISH("length","0"),
+    {"too long", "opencode",
+     O_START O_TEXT("some long ") O_FINISH("length", "0"),
      {true, true, "some long ", NULL, "length", 1, 0, NULL, NULL}},
-    {"no such model",
-     "opencode", O_ERROR("UnknownError","\"message\":\"Unexpected\""),
+    {"no such model", "opencode",
+     O_ERROR("UnknownError", "\"message\":\"Unexpected\""),
      {true, true, NULL, NULL, "Unexpected", -1, -1, NULL, NULL}},
-    {"killed",
-     "opencode",             O_START O_TEXT("x"),
-     {.text = "x", .turns = -1, .cost = -1, .log = "x\n"}                                                                                    },
+    {"killed", "opencode",
+     O_START O_TEXT("x"),
+     {.text = "x", .turns = -1, .cost = -1, .log = "x\n"}},
 };
+// clang-format on
 
 static void check_text(const char *name, const char *what, const char *is, const char *should)
 {
@@ -284,6 +293,34 @@ CHECK_CASE(who)
     assert_null(report.session);
     agent_reader_free(r);
     agent_reader_free(NULL);
+}
+
+// An end without words forgets those of an earlier one, and nothing else.
+CHECK_CASE(ends_anew)
+{
+    static const char text[] = "program x\n"
+                               "input {task}\n"
+                               "output lines\n"
+                               "on /a=1 : end failed error=/e text=/t code=ONE\n"
+                               "on /a=2 : end failed\n";
+    static const char said[] = "{\"a\":1,\"e\":\"why\",\"t\":\"what\"}\n";
+    struct agent_file *file;
+    struct agent_report report;
+    struct err err;
+    assert_int_equal(agent_file_parse("x", text, strlen(text), &file, &err), 0);
+    struct agent_reader *r = agent_reader_new(file, NULL, NULL);
+    feed(r, said, strlen(said), 5);
+    agent_reader_report(r, &report);
+    assert_string_equal(report.error, "why");
+    assert_string_equal(report.error_code, "ONE");
+    feed(r, "{\"a\":2}\n", 8, 8);
+    agent_reader_report(r, &report);
+    assert_true(report.failed);
+    assert_null(report.error);
+    assert_null(report.error_code);
+    assert_string_equal(report.text, "what");
+    agent_reader_free(r);
+    agent_file_free(file);
 }
 
 // -- what nobody should say
@@ -589,12 +626,19 @@ CHECK_CASE(parrot)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(seen),         cmocka_unit_test(who),
-        cmocka_unit_test(numbers),      cmocka_unit_test(sums_stay_sums),
-        cmocka_unit_test(no_json),      cmocka_unit_test(big_lines),
-        cmocka_unit_test(half_pairs),   cmocka_unit_test(long_texts),
-        cmocka_unit_test(warnings_end), cmocka_unit_test(errors),
-        cmocka_unit_test(floods),       cmocka_unit_test(scribe),
+        cmocka_unit_test(seen),
+        cmocka_unit_test(ends_anew),
+        cmocka_unit_test(who),
+        cmocka_unit_test(numbers),
+        cmocka_unit_test(sums_stay_sums),
+        cmocka_unit_test(no_json),
+        cmocka_unit_test(big_lines),
+        cmocka_unit_test(half_pairs),
+        cmocka_unit_test(long_texts),
+        cmocka_unit_test(warnings_end),
+        cmocka_unit_test(errors),
+        cmocka_unit_test(floods),
+        cmocka_unit_test(scribe),
         cmocka_unit_test(parrot),
     };
     struct err err = {0};

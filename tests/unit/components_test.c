@@ -332,24 +332,67 @@ CHECK_CASE(what_is_no_json_is_not_replaced)
     components_free(c);
 }
 
-// Some hundred thousand rules, twice: it must not be done by looking at each for each.
+// Thousands of rules, twice: it must not be done by looking at each for each.
 CHECK_CASE(long_lists_are_no_trouble)
 {
     auto_buf list, request;
-    buf_init(&list, 4 * COMPONENT_TEXT_MAX);
-    buf_init(&request, 4 * COMPONENT_TEXT_MAX);
-    for (unsigned i = 0; i < 100000; i++)
-        (void)buf_printf(&list, "%s\"%u\"", i > 0 ? "," : "", i);
+    buf_init(&list, COMPONENT_JSON_MAX);
+    buf_init(&request, 2 * COMPONENT_JSON_MAX);
+    for (unsigned i = 0; i < 8000; i++)
+        (void)buf_printf(&list, "%s%u", i > 0 ? "," : "", i);
     (void)buf_printf(&request, SETTING("{\"permissions\": {\"allow\": [%s]}}"), buf_str(&list));
     struct components *c = parse_well(buf_str(&request), -1);
     buf_reset(&request);
     (void)buf_printf(&request, "{\"permissions\": {\"allow\": [%s]}}", buf_str(&list));
     char *text = written(c, &(struct project){.settings = buf_str(&request)}, SETTINGS, NULL);
     json_t *root = json_loads(text, 0, NULL), *permissions = json_object_get(root, "permissions");
-    assert_int_equal(json_array_size(json_object_get(permissions, "allow")), 100000);
+    assert_int_equal(json_array_size(json_object_get(permissions, "allow")), 8000);
     json_decref(root);
     free(text);
     components_free(c);
+}
+
+static void check_json_limit(size_t n, size_t len, bool fits)
+{
+    struct err err = {0};
+    struct components *c = NULL;
+    json_t *from = many("settings", n, 1), *list = json_object_get(from, "settings");
+    char *text = malloc(len + 1);
+    assert_non_null(text);
+    memset(text, ' ', len);
+    memcpy(text, "{}", 2);
+    text[len] = '\0';
+    for (size_t i = 0; i < n; i++)
+        (void)json_object_set_new(json_array_get(list, i), "content", json_string(text));
+    assert_int_equal(components_parse(from, -1, &c, &err), fits ? 0 : -1);
+    free(text);
+    json_decref(from);
+    components_free(c);
+}
+
+CHECK_CASE(json_has_limits_of_its_own)
+{
+    check_json_limit(1, COMPONENT_JSON_MAX, true);
+    check_json_limit(1, COMPONENT_JSON_MAX + 1, false);
+    check_json_limit(COMPONENTS_JSON_MAX / COMPONENT_JSON_MAX, COMPONENT_JSON_MAX, true);
+    check_json_limit(COMPONENTS_JSON_MAX / COMPONENT_JSON_MAX + 1, COMPONENT_JSON_MAX, false);
+}
+
+CHECK_CASE(what_is_too_long_is_not_merged)
+{
+    struct component_file *files;
+    struct err err = {0};
+    size_t n;
+    char *text = calloc(1, COMPONENTS_JSON_MAX + 2);
+    assert_non_null(text);
+    memset(text, ' ', COMPONENTS_JSON_MAX + 1);
+    memcpy(text, "{}", 2);
+    struct components *c = parse_well(SETTING("{\"a\": 1}"), -1);
+    const char *current[] = {text};
+    assert_int_equal(components_files(c, current, &files, &n, &err), -1);
+    assert_int_equal(err.code, ERR_CONFLICT);
+    components_free(c);
+    free(text);
 }
 
 // -- the folder
@@ -490,6 +533,8 @@ CHECK_MAIN(cmocka_unit_test(refuses_what_makes_no_sense),
            cmocka_unit_test(scripts_are_executable), cmocka_unit_test(settings_are_merged),
            cmocka_unit_test(servers_are_merged), cmocka_unit_test(what_is_no_json_is_not_replaced),
            cmocka_unit_test(long_lists_are_no_trouble),
+           cmocka_unit_test(json_has_limits_of_its_own),
+           cmocka_unit_test(what_is_too_long_is_not_merged),
            cmocka_unit_test(names_are_found_in_the_folder),
            cmocka_unit_test(their_text_says_the_same_without_the_folder),
            cmocka_unit_test(they_are_counted))
