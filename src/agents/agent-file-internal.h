@@ -21,6 +21,7 @@ enum agent_value {
     VALUE_MODEL,
     VALUE_MAX_TURNS,
     VALUE_SESSION,
+    VALUE_SETTINGS,
     VALUE_MAX,
 };
 enum agent_value agent_value_find(const char *name, size_t len); // VALUE_MAX: there is none

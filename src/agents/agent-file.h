@@ -44,10 +44,11 @@ bool agent_file_has_components(const struct agent_file *file); // Claude Code's 
 bool agent_file_needs_model(const struct agent_file *file);    // there has to be a key for one
 
 // What is filled in where a line says {name}: task, system_prompt, permission_mode, model,
-// max_turns, session. NULL: not given; then it is the first of those that the file allows, and
-// without such a line whatever has the {name} in it is left out.
+// max_turns, session, settings (the path of a file of them). NULL: not given; then it is the first
+// of those that the file allows, and without such a line whatever has the {name} in it is left out.
 struct agent_values {
     const char *task, *system_prompt, *permission_mode, *model, *max_turns, *session;
+    const char *settings;
 };
 // Whether the file has a use for the value of this name.
 bool agent_file_takes(const struct agent_file *file, const char *name);

@@ -17,6 +17,7 @@ static const char *const names[VALUE_MAX] = {
     [VALUE_MODEL] = "model",
     [VALUE_MAX_TURNS] = "max_turns",
     [VALUE_SESSION] = "session",
+    [VALUE_SETTINGS] = "settings",
 };
 
 enum agent_value agent_value_find(const char *name, size_t len)
@@ -46,7 +47,7 @@ int agent_holes(const char *text, unsigned *ret_bits, struct err *err)
         if (len > 0 && value == VALUE_MAX)
             return err_set(err, ERR_INVALID,
                            "'{%.*s}' is none of {task}, {system_prompt}, {permission_mode}, "
-                           "{model}, {max_turns}, {session}",
+                           "{model}, {max_turns}, {session}, {settings}",
                            len < 40 ? (int)len : 40, p + 1);
         bits |= len > 0 ? 1u << value : 0;
     }
@@ -65,6 +66,7 @@ static const char *value_of(const struct agent_values *values, enum agent_value 
         [VALUE_MODEL] = values->model,
         [VALUE_MAX_TURNS] = values->max_turns,
         [VALUE_SESSION] = values->session,
+        [VALUE_SETTINGS] = values->settings,
     };
     return all[value];
 }

@@ -25,6 +25,7 @@ struct agents {
     struct agents_stats stats;
 };
 
-void tasks_stop(struct agents *agents); // all end, now
+void tasks_stop(struct agents *agents);  // all end, now
+void tasks_leave(struct agents *agents); // as they are, for a next daemon
 void runs_cancel(struct agents *agents);
 void runs_close(struct agents *agents);

@@ -40,6 +40,8 @@ void agents_close(struct agents *a)
 {
     if (a == NULL)
         return;
+    if (!a->closing) // nobody has asked for it: the keeper is gone, and the next daemon goes on
+        tasks_leave(a);
     a->closing = true;
     tasks_stop(a);
     runs_close(a);

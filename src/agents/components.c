@@ -14,6 +14,7 @@
 
 #define MCP_FILE      ".mcp.json"
 #define SETTINGS_FILE ".claude/settings.local.json"
+#define ALONE_FILE    ".claude/settings.cay.json"
 
 // -- all of them
 
@@ -134,6 +135,11 @@ char *components_text(const struct components *components)
     return json_dumps(components->whole, JSON_COMPACT);
 }
 
+const char *components_settings(const struct components *components)
+{
+    return components->settings != NULL ? ALONE_FILE : NULL;
+}
+
 const char *components_reads(const struct components *components, unsigned n)
 {
     return n < 2 ? components->reads[n] : NULL;
@@ -226,14 +232,34 @@ static int copy_files(const struct components *c, struct component_file *files, 
     return 0;
 }
 
+// Without the hooks, which count wherever they are, and would run twice.
+static int settings_alone(const struct components *c, struct component_file *files, size_t *n,
+                          struct err *err)
+{
+    if (c->settings == NULL)
+        return 0;
+    json_t *alone = json_copy(c->settings);
+    if (alone == NULL)
+        return component_no_memory(err);
+    (void)json_object_del(alone, "hooks");
+    char *text = json_dumps(alone, JSON_INDENT(2));
+    json_decref(alone);
+    if (text == NULL)
+        return component_no_memory(err);
+    files[(*n)++] = (struct component_file){mem_copy_text(ALONE_FILE), text, strlen(text),
+                                            /*executable=*/false};
+    return 0;
+}
+
 int components_files(const struct components *components, const char *const *current,
                      struct component_file **ret, size_t *ret_n, struct err *err)
 {
     size_t n = 0;
-    struct component_file *files = calloc(components->n_files + 2, sizeof *files);
+    struct component_file *files = calloc(components->n_files + 3, sizeof *files);
     if (files == NULL)
         return component_no_memory(err);
     if (copy_files(components, files, &n, err) < 0 ||
+        settings_alone(components, files, &n, err) < 0 ||
         merge_files(components, current, files, &n, err) < 0) {
         component_files_free(files, n);
         return -1;

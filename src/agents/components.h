@@ -34,6 +34,10 @@ void components_free(struct components *components); // takes NULL
 // free(3) it.
 char *components_text(const struct components *components);
 
+// Where, below the project, its settings are alone: a file that a repository has in its history is
+// not trusted to allow anything, also after a merge, so an agent is told of this one. NULL: none.
+const char *components_settings(const struct components *components);
+
 // Which files have to be read before they are merged, below the project: NULL past the last.
 const char *components_reads(const struct components *components, unsigned n);
 // What is to be written. `current` has, for each of components_reads, the file's text or NULL. What

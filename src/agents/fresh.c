@@ -276,7 +276,7 @@ static void create(struct making *m)
         (void)buf_printf(&names, "[\"%s\"]", wish->language);
     const struct sandbox_settings settings = {
         .image = wish->image,
-        .limits = {.memory = wish->memory},
+        .limits = {.memory = wish->memory, .cpu_milli = wish->cpu_milli},
         .sleep_after_ms = SLEEP_AFTER_MS,
         .destroy_after_ms = wish->destroy_after_ms != 0 ? wish->destroy_after_ms : DESTROY_AFTER_MS,
         .ephemeral = !stats.has_volume,

@@ -19,6 +19,7 @@ struct fresh_wish {
     const char *image;
     bool any_image; // where that one is not there, the default
     uint64_t memory;
+    uint32_t cpu_milli;
     const char *network, *secrets;
     int64_t budget_cost, budget_tokens;
     int64_t destroy_after_ms; // 0: an hour

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agents/opencode-config.h"
 
-#include <ctype.h>
 #include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,15 +8,12 @@
 #include <string.h>
 #include <strings.h>
 
+#include "agents/opencode-credential.h"
 #include "base/buf.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "egress/url.h"
 #include "model/price.h"
-
-enum { PATH_MAX_LEN = 160, DEPTH_MAX = 24, NAME_LEN_MAX = 64 };
-
-#define PLACEHOLDER "cay" // what stands where a credential was
 
 void opencode_config_done(struct opencode_config *config)
 {
@@ -30,149 +26,12 @@ void opencode_config_done(struct opencode_config *config)
     *config = (struct opencode_config){0};
 }
 
-static int refuse(struct err *err, const char *path, const char *why)
-{
-    return err_set(err, ERR_INVALID, "%.*s: %s", PATH_MAX_LEN, path, why);
-}
-
-// --- what is a credential
-
-// "X-Api-Key", "apiKey" and "API_KEY" are one.
-static void plain_name(const char *name, char ret[NAME_LEN_MAX])
-{
-    size_t n = 0;
-    for (; *name != '\0' && n < NAME_LEN_MAX - 1; name++) {
-        if (isalnum((unsigned char)*name))
-            ret[n++] = (char)tolower((unsigned char)*name);
-    }
-    ret[n] = '\0';
-}
-
-static bool ends_with(const char *text, const char *end)
-{
-    size_t len = strlen(text), n = strlen(end);
-    return len >= n && strcmp(text + len - n, end) == 0;
-}
-
-static bool is_credential_name(const char *name)
-{
-    static const char *const ends[] = {"apikey",      "token",      "secret",      "password",
-                                       "passwd",      "credential", "credentials", "accesskey",
-                                       "accesskeyid", "privatekey", "secretkey",   "authkey"};
-    static const char *const whole[] = {
-        "authorization", "proxyauthorization", "auth", "bearer", "cookie", "pat", "key"};
-    char plain[NAME_LEN_MAX];
-    plain_name(name, plain);
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
-        if (ends_with(plain, ends[i]))
-            return true;
-    }
-    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++) {
-        if (strcmp(plain, whole[i]) == 0)
-            return true;
-    }
-    return false;
-}
-
-// What OpenCode itself reads in the box: {env:NAME}, {file:PATH}. There is nothing secret in that.
-static bool is_reference(const char *value)
-{
-    return (strncmp(value, "{env:", 5) == 0 || strncmp(value, "{file:", 6) == 0) &&
-           value[strlen(value) - 1] == '}' && strchr(value, '}')[1] == '\0';
-}
-
-static bool is_credential(const char *value)
-{
-    return value != NULL && value[0] != '\0' && strcmp(value, PLACEHOLDER) != 0 &&
-           !is_reference(value);
-}
-
-// Forms that well-known services give theirs, wherever they stand.
-static bool looks_like_credential(const char *value)
-{
-    static const char *const begins[] = {"sk-ant-", "sk-proj-",    "sk-or-",    "ghp_",  "gho_",
-                                         "ghs_",    "github_pat_", "glpat-",    "xoxb-", "xoxp-",
-                                         "AKIA",    "ASIA",        "AIza",      "gsk_",  "xai-",
-                                         "Bearer ", "Basic ",      "eyJhbGciOi"};
-    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++) {
-        size_t len = strlen(begins[i]);
-        if (strncmp(value, begins[i], len) == 0 && strlen(value) >= len + 8 &&
-            strchr(value + len, ' ') == NULL)
-            return true;
-    }
-    return false;
-}
-
-// "scheme://user:password@host", and "?api_key=..." behind it.
-static bool url_has_credential(const char *value)
-{
-    const char *scheme = strstr(value, "://");
-    if (scheme == NULL || strpbrk(value, " \n") != NULL)
-        return false;
-    const char *at = scheme + 3 + strcspn(scheme + 3, "/?#@");
-    if (*at == '@')
-        return true;
-    const char *query = strchr(scheme, '?');
-    while (query != NULL) {
-        char name[NAME_LEN_MAX];
-        size_t len = strcspn(query + 1, "=&");
-        (void)snprintf(name, sizeof name, "%.*s", (int)(len < sizeof name ? len : sizeof name - 1),
-                       query + 1);
-        if (is_credential_name(name))
-            return true;
-        query = strchr(query + 1, '&');
-    }
-    return false;
-}
-
-// --- what is left, looked through
-
-static int look_through(json_t *node, const char *path, unsigned depth, struct err *err);
-
-static int look_at(const char *name, json_t *value, const char *path, unsigned depth,
-                   struct err *err)
-{
-    const char *text = json_string_value(value);
-    if (text != NULL && is_credential_name(name) && is_credential(text))
-        return refuse(err, path,
-                      "a credential here would lie in the sandbox, where its programs can read it; "
-                      "store it with PUT /secrets/NAME and use http://NAME.cay/ instead");
-    if (text != NULL && (looks_like_credential(text) || url_has_credential(text)))
-        return refuse(err, path,
-                      "this looks like a credential, which would lie in the sandbox; store it with "
-                      "PUT /secrets/NAME and use http://NAME.cay/ instead");
-    return look_through(value, path, depth + 1, err);
-}
-
-static int look_through(json_t *node, const char *path, unsigned depth, struct err *err)
-{
-    char below[PATH_MAX_LEN + 1];
-    const char *name;
-    json_t *value;
-    size_t i;
-    if (depth > DEPTH_MAX)
-        return refuse(err, path, "is too deep");
-    json_object_foreach(node, name, value)
-    {
-        (void)snprintf(below, sizeof below, "%s.%.60s", path, name);
-        if (look_at(name, value, below, depth, err) < 0)
-            return -1;
-    }
-    json_array_foreach(node, i, value)
-    {
-        (void)snprintf(below, sizeof below, "%s.%zu", path, i);
-        if (look_at("", value, below, depth, err) < 0)
-            return -1;
-    }
-    return 0;
-}
-
 // --- taking one out
 
 struct found {
     const char *header; // NULL: the provider's own way
     const char *value;
-    char path[PATH_MAX_LEN + 1];
+    char path[OPENCODE_PATH_MAX + 1];
 };
 
 static int add_secret(struct opencode_config *config, const struct opencode_secret *secret,
@@ -180,10 +39,10 @@ static int add_secret(struct opencode_config *config, const struct opencode_secr
 {
     static const char bearer[] = "Bearer ";
     if (config->n >= OPENCODE_SECRETS_MAX)
-        return refuse(err, path, "there are too many credentials");
+        return opencode_refuse(err, path, "there are too many credentials");
     if (!secret_name_valid(secret->name))
-        return refuse(err, path,
-                      "this name cannot be a secret's: lower-case letters, digits and '-'");
+        return opencode_refuse(
+            err, path, "this name cannot be a secret's: lower-case letters, digits and '-'");
     struct opencode_secret made = *secret;
     if (made.format == NULL) {
         bool has_bearer = strncasecmp(value, bearer, sizeof bearer - 1) == 0;
@@ -197,7 +56,7 @@ static int add_secret(struct opencode_config *config, const struct opencode_secr
                                    .header = made.header,
                                    .format = made.format};
     if (secrets_check(&put, err) < 0)
-        return err_wrap(err, "%.*s", PATH_MAX_LEN, path);
+        return err_wrap(err, "%.*s", OPENCODE_PATH_MAX, path);
     made.value = mem_copy_text(value);
     config->secrets[config->n++] = made;
     return 0;
@@ -212,13 +71,15 @@ static int find_header(json_t *headers, const char *path, struct found *ret, str
     json_object_foreach(headers, name, value)
     {
         const char *text = json_string_value(value);
-        if (text == NULL || !(is_credential_name(name) || looks_like_credential(text)) ||
-            !is_credential(text))
+        if (text == NULL ||
+            !(opencode_is_credential_name(name) || opencode_looks_like_credential(text)) ||
+            !opencode_is_credential(text))
             continue;
         *ret = (struct found){.header = name, .value = text};
         (void)snprintf(ret->path, sizeof ret->path, "%s.%.60s", path, name);
         if (++n > 1)
-            return refuse(err, ret->path, "one credential for an upstream is possible, not two");
+            return opencode_refuse(err, ret->path,
+                                   "one credential for an upstream is possible, not two");
     }
     return n;
 }
@@ -281,28 +142,28 @@ static int name_upstream(const char *id, const char *base, const char *path,
     while (len > 0 && base[len - 1] == '/')
         len--;
     if (len >= sizeof ret->upstream)
-        return refuse(err, path, "is too long");
+        return opencode_refuse(err, path, "is too long");
     if (model && (len < sizeof tail || strncmp(base + len - 3, tail, 3) != 0))
-        return refuse(err, path, "must end with /v1");
+        return opencode_refuse(err, path, "must end with /v1");
     (void)snprintf(ret->upstream, sizeof ret->upstream, "%.*s", (int)(model ? len - 3 : len), base);
     (void)snprintf(ret->name, sizeof ret->name, "%s%s", model ? "" : "oc-", id);
     *ret_tail = model ? tail : "";
     return strlen(id) + sizeof "oc-" > sizeof ret->name
-               ? refuse(err, path, "the provider's name is too long for a secret's")
+               ? opencode_refuse(err, path, "the provider's name is too long for a secret's")
                : 0;
 }
 
 static int take_provider(struct opencode_config *config, const char *id, json_t *options,
                          const struct known *known, const struct found *found, struct err *err)
 {
-    char path[PATH_MAX_LEN + 1];
+    char path[OPENCODE_PATH_MAX + 1];
     const char *tail, *base = json_string_value(json_object_get(options, "baseURL"));
     struct opencode_secret secret = {.format = known != NULL ? known->format : "Bearer {}"};
     (void)snprintf(path, sizeof path, "config.provider.%.40s.options.baseURL", id);
     if (base == NULL && known != NULL && strcmp(known->id, id) == 0)
         base = known->upstream;
     if (base == NULL)
-        return refuse(err, path, "is needed, since it is not known where the key belongs");
+        return opencode_refuse(err, path, "is needed, since it is not known where the key belongs");
     if (name_upstream(id, base, path, &secret, &tail, err) < 0)
         return -1;
     if (found->header != NULL)
@@ -316,14 +177,14 @@ static int take_provider(struct opencode_config *config, const char *id, json_t 
     if (found->header != NULL)
         (void)json_object_del(json_object_get(options, "headers"), found->header);
     set_text(options, "baseURL", "http://%s.cay%s", secret.name, tail);
-    set_text(options, "apiKey", PLACEHOLDER);
+    set_text(options, "apiKey", OPENCODE_PLACEHOLDER);
     return 0;
 }
 
 static int read_provider(struct opencode_config *config, const char *id, json_t *provider,
                          struct err *err)
 {
-    char path[PATH_MAX_LEN + 1];
+    char path[OPENCODE_PATH_MAX + 1];
     json_t *options = json_object_get(provider, "options");
     const char *npm = json_string_value(json_object_get(provider, "npm"));
     const char *key = json_string_value(json_object_get(options, "apiKey"));
@@ -332,9 +193,10 @@ static int read_provider(struct opencode_config *config, const char *id, json_t 
     int n = find_header(json_object_get(options, "headers"), path, &found, err);
     if (n < 0)
         return -1;
-    if (is_credential(key)) {
+    if (opencode_is_credential(key)) {
         if (n > 0)
-            return refuse(err, found.path, "one credential for an upstream is possible, not two");
+            return opencode_refuse(err, found.path,
+                                   "one credential for an upstream is possible, not two");
         found = (struct found){.value = key};
         (void)snprintf(found.path, sizeof found.path, "config.provider.%.40s.options.apiKey", id);
         n = 1;
@@ -347,7 +209,7 @@ static int read_provider(struct opencode_config *config, const char *id, json_t 
 // The directory of the URL is the upstream, so that what the server says lies beside it works.
 static int read_mcp(struct opencode_config *config, const char *id, json_t *mcp, struct err *err)
 {
-    char path[PATH_MAX_LEN + 1];
+    char path[OPENCODE_PATH_MAX + 1];
     struct found found = {0};
     struct opencode_secret secret = {0};
     const char *url = json_string_value(json_object_get(mcp, "url"));
@@ -357,8 +219,8 @@ static int read_mcp(struct opencode_config *config, const char *id, json_t *mcp,
         return n;
     (void)snprintf(path, sizeof path, "config.mcp.%.40s.url", id);
     const char *host = url != NULL ? strstr(url, "://") : NULL;
-    if (host == NULL || url_has_credential(url))
-        return refuse(err, path, "must be an http(s) URL without a credential in it");
+    if (host == NULL || opencode_url_has_credential(url))
+        return opencode_refuse(err, path, "must be an http(s) URL without a credential in it");
     const char *end = host + 3 + strcspn(host + 3, "?#");
     const char *slash = end;
     while (slash > host + 3 && *slash != '/')
@@ -366,7 +228,7 @@ static int read_mcp(struct opencode_config *config, const char *id, json_t *mcp,
     size_t len = (size_t)((*slash == '/' && slash > host + 3 ? slash : end) - url);
     if (len >= sizeof secret.upstream || strlen(url) >= sizeof secret.upstream ||
         strlen(id) + sizeof "mcp-" > sizeof secret.name)
-        return refuse(err, path, "is too long");
+        return opencode_refuse(err, path, "is too long");
     (void)snprintf(secret.upstream, sizeof secret.upstream, "%.*s", (int)len, url);
     (void)snprintf(secret.name, sizeof secret.name, "mcp-%s", id);
     (void)snprintf(secret.header, sizeof secret.header, "%s", found.header);
@@ -395,7 +257,7 @@ static int clean(json_t *root, struct opencode_config *config, struct err *err)
         if (read_mcp(config, id, value, err) < 0)
             return -1;
     }
-    return look_through(root, "config", 0, err);
+    return opencode_look_through(root, err);
 }
 
 static char *dump(json_t *root)
@@ -508,7 +370,7 @@ char *opencode_config_whole(const char *text, const char *default_model)
     json_t *options = object_in(anthropic, "options");
     add_models(anthropic, default_model);
     default_text(options, "baseURL", "http://anthropic.cay/v1");
-    default_text(options, "apiKey", PLACEHOLDER);
+    default_text(options, "apiKey", OPENCODE_PLACEHOLDER);
     default_text(root, "share", "disabled");
     if (json_object_get(root, "autoupdate") == NULL &&
         json_object_set_new(root, "autoupdate", json_false()) < 0)

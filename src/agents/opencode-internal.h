@@ -5,6 +5,7 @@
 #include "agents/opencode.h"
 #include "base/buf.h"
 #include "base/map.h"
+#include "sandbox/process.h"
 
 enum { LAST_WORDS_MAX = 320 }; // of what it wrote, in an error
 
@@ -17,6 +18,8 @@ struct opencode {
 void opencode_changed(struct agents *agents, struct sandbox *s);
 // Its variables, as exec_env takes them. `config` may be NULL.
 char *opencode_environment(const char *config, const char *default_model);
+// The last lines of both its streams, as one text.
+void opencode_words_of(struct process *p, char *ret, size_t size);
 // Appends what somebody in a box has written, fit for an error: no colours, no controls, lines
 // joined by " | ".
 void opencode_plain_text(const char *data, size_t len, struct buf *ret);

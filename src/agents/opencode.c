@@ -146,45 +146,12 @@ static uint64_t lasted(const struct server *srv)
 
 // --- why it ended
 
-// The last lines of both streams, as one text.
-static void last_of(struct process *p, enum log_stream stream, struct buf *ret)
-{
-    char piece[LAST_WORDS_MAX];
-    struct bytelog *log = process_log(p, stream);
-    uint64_t at, size = log != NULL ? bytelog_size(log) : 0;
-    uint64_t from = size > sizeof piece ? size - sizeof piece : 0;
-    ssize_t n = log != NULL ? bytelog_read(log, from, piece, sizeof piece, &at) : 0;
-    opencode_plain_text(piece, n > 0 ? (size_t)n : 0, ret);
-}
-
-static void last_words_of(struct process *p, char *ret, size_t size)
-{
-    auto_buf text;
-    buf_init(&text, 4 * LAST_WORDS_MAX);
-    last_of(p, LOG_STDOUT, &text);
-    last_of(p, LOG_STDERR, &text);
-    const char *words = buf_str(&text);
-    size_t len = strlen(words);
-    if (len >= size)
-        words += len - size + 1; // the newest
-    (void)snprintf(ret, size, "%s", words);
-}
-
-void opencode_last_words(struct sandbox *s, char *ret, size_t size)
-{
-    struct err err = {0};
-    struct process *p = process_find(s, OPENCODE_NAME, &err);
-    ret[0] = '\0';
-    if (p != NULL)
-        last_words_of(p, ret, size);
-}
-
 static void fail_ended(struct server *srv, struct process *p)
 {
     struct failure failure;
     char words[LAST_WORDS_MAX];
     const struct process_row *row = process_row(p);
-    last_words_of(p, words, sizeof words);
+    opencode_words_of(p, words, sizeof words);
     if (row->reason == END_OOM || (row->limits & GUEST_LIMIT_OOM))
         failure_set(&failure, 507, "OUT_OF_MEMORY",
                     "OpenCode was ended, since the sandbox's memory was used up: it needs about "
@@ -232,7 +199,7 @@ static void probe(struct server *srv)
     struct failure failure;
     char words[LAST_WORDS_MAX];
     if (lasted(srv) > START_MS) {
-        last_words_of(srv->p, words, sizeof words);
+        opencode_words_of(srv->p, words, sizeof words);
         failure_set(&failure, 504, "AGENT_FAILED", "OpenCode's server does not answer%s%s",
                     words[0] != '\0' ? ": " : "", words);
         server_down(srv, &failure);

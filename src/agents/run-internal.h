@@ -22,6 +22,7 @@ struct run {
     bool is_closed; // run_end was called: its answer is being stored
     bool ended;     // and it is stored
     bool has_gap;
+    bool is_again;
     unsigned status;
     int64_t retry_after_ms;
     struct buf body;

@@ -163,6 +163,7 @@ struct run *run_new(struct agents *agents, const struct run_start *start, struct
 struct run *run_new_again(struct agents *agents, const struct result_row *row)
 {
     struct run *run = make(agents, row->id);
+    run->is_again = true;
     run->row = (struct result_row){
         .tenant = row->tenant,
         .id = run->id,
@@ -176,6 +177,11 @@ struct run *run_new_again(struct agents *agents, const struct result_row *row)
     map_put(&agents->runs, run->id, run);
     count_begun(run);
     return run;
+}
+
+bool run_is_again(const struct run *run)
+{
+    return run->is_again;
 }
 
 const char *run_id(const struct run *run)

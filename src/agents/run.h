@@ -31,6 +31,7 @@ struct run_start {
 struct run *run_new(struct agents *agents, const struct run_start *start, struct err *err);
 // One that an earlier daemon has left, with a log of its own. As run_new otherwise.
 struct run *run_new_again(struct agents *agents, const struct result_row *row);
+bool run_is_again(const struct run *run); // places in its log are not those of the earlier one's
 struct run *run_ref(struct run *run);
 void run_unref(struct run *run); // takes NULL
 const char *run_id(const struct run *run);

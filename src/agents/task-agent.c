@@ -42,7 +42,7 @@ static void stop_reading(struct task *t)
 
 void task_agent_drop(struct task *t)
 {
-    bool runs = t->process != NULL && t->reason == END_NONE && !t->is_lost;
+    bool runs = t->process != NULL && t->reason == END_NONE && !t->is_lost && !t->is_left;
     stop_reading(t);
     buf_done(&t->said);
     process_watch_free(t->watch);
@@ -213,11 +213,26 @@ static void on_slice(uv_timer_t *timer)
     read_slice(timer->data);
 }
 
+bool task_agent_is_read(const struct task *t)
+{
+    return t->slices != NULL && process_row(t->process)->reason != END_NONE;
+}
+
+static void keep_work(struct task *t, const struct process *p)
+{
+    struct err err = {0};
+    t->is_fed = process_stdin_waiting(p) == 0;
+    if (task_keep_work(t, &err) < 0)
+        task_warn(t, "a new server could not go on with it: %s", err.msg);
+}
+
 static void on_news(void *data, struct process *p)
 {
     struct task *t = data;
     if (t->reason != END_NONE || t->is_lost)
         return;
+    if (p != NULL && !t->is_fed && process_stdin_waiting(p) == 0)
+        keep_work(t, p);
     if (p == NULL) { // it was deleted, and its log with it
         stop_reading(t);
         t->is_lost = true;
@@ -269,7 +284,7 @@ static void on_left(void *data, const struct keeper_used *used, const struct err
 {
     struct task *t = data;
     bool is_second = t->phase == TASK_LEFT;
-    if (t->over) {
+    if (t->over || t->phase == TASK_CHANGES) { // it took so long that another has asked
         task_unref(t);
         return;
     }
@@ -304,7 +319,8 @@ void task_agent_ended(struct task *t)
 void task_agent_watch(struct task *t, struct process *p)
 {
     static const struct agent_reader_fns fns = {.message = on_message, .log = on_log};
-    t->process = process_ref(p);
+    if (t->process == NULL)
+        t->process = process_ref(p);
     buf_init(&t->said, SAID_MAX);
     t->reader = agent_reader_new(t->file, &fns, t);
     t->watch = process_watch(p, on_news, t);
@@ -345,9 +361,9 @@ static void on_started(void *data, struct process *p, const struct err *err)
         fail_start(t, err);
     } else {
         agent_start_done(&t->start); // the task is in its input: once is enough
+        t->process = process_ref(p);
+        keep_work(t, p); // before it is looked at, which may be its end
         task_agent_watch(t, p);
-        if (task_keep_work(t, &failed) < 0)
-            task_warn(t, "a new server could not go on with it: %s", failed.msg);
         if (t->stop != TASK_GOES_ON)
             task_agent_kill(t);
     }
@@ -411,10 +427,20 @@ static void on_before(void *data, const struct keeper_used *used, const struct e
     task_unref(t);
 }
 
+static const char *settings_path(const struct task *t, char *ret, size_t size)
+{
+    const struct components *components = t->asked.components;
+    const char *path = components != NULL ? components_settings(components) : NULL;
+    if (path == NULL)
+        return NULL;
+    (void)snprintf(ret, size, "%s/%s", t->dir, path);
+    return ret;
+}
+
 void task_agent_start(struct task *t)
 {
     struct err err = {0};
-    char turns[24];
+    char turns[24], settings[HAND_PATH_MAX];
     (void)snprintf(turns, sizeof turns, "%" PRId64, t->asked.max_turns);
     const struct agent_values values = {
         .task = t->asked.task,
@@ -422,6 +448,7 @@ void task_agent_start(struct task *t)
         .permission_mode = t->asked.permission_mode,
         .model = t->asked.model,
         .max_turns = t->asked.max_turns > 0 ? turns : NULL,
+        .settings = settings_path(t, settings, sizeof settings),
     };
     t->phase = TASK_AGENT;
     t->agent_ns = clock_ns();

@@ -15,7 +15,9 @@
 
 enum {
     KEPT_MS = 24 * 60 * 60 * 1000, // one that was asked to be kept, after its last use
-    LEFT_MS = 60 * 60 * 1000,      // one that is ours, if nobody ever destroys it
+    // Agents start with several threads at once: on one core they take half as long again.
+    CPU_MILLI = 2000,
+    LEFT_MS = 60 * 60 * 1000, // one that is ours, if nobody ever destroys it
 };
 #define WORKSPACE "/workspace"
 
@@ -35,7 +37,7 @@ void task_box_leave(struct task *t)
     if (strcmp(sandbox_request(s), run_id(t->run)) == 0) // of a named one another may have begun
         sandbox_set_request(s, NULL);
     sandbox_idle(s);
-    if (t->fresh && !t->asked.keep)
+    if (t->fresh && !t->asked.keep && !t->is_left)
         sandbox_destroy(s, NULL, NULL);
     else if (t->fresh && !t->agents->closing)
         fresh_left(t->agents, s);
@@ -240,6 +242,7 @@ static void make_fresh(struct task *t)
         .image = t->asked.image != NULL ? t->asked.image : image,
         .any_image = t->asked.image == NULL,
         .memory = t->asked.memory > 0 ? (uint64_t)t->asked.memory : agent_file_memory(t->file),
+        .cpu_milli = CPU_MILLI,
         .network = clones ? policy : t->asked.network,
         .secrets = secrets[0] != '\0' ? secrets : lasting_secrets(t),
         .budget_cost = t->asked.budget_cost,

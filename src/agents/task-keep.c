@@ -117,6 +117,7 @@ int task_keep_work(struct task *t, struct err *err)
     show_str(&j, "commit", t->cloned.commit);
     show_int(&j, "cloneMs", t->clone_ms);
     show_int(&j, "pids", t->pids_before);
+    show_bool(&j, "fed", t->is_fed);
     json_close_object(&j);
     if (json_finish(&j) < 0)
         return err_set(err, ERR_EXHAUSTED, "it is too large to be kept");
@@ -180,7 +181,16 @@ static void read_work(struct task *t, const struct json_node *work)
     copy_text(work, "commit", t->cloned.commit, sizeof t->cloned.commit);
     t->clone_ms = json_int(json_get(work, "cloneMs"), 0);
     t->pids_before = (uint32_t)json_int(json_get(work, "pids"), 0);
+    t->is_fed = json_bool(json_get(work, "fed"), false);
     t->moment = moment != NULL ? git_moment_parse(moment) : NULL;
+}
+
+static struct sandbox *find_sandbox(struct agents *agents, int64_t tenant,
+                                    const struct json_node *work)
+{
+    struct err ignored;
+    const char *id = json_text(json_get(work, "sandbox"));
+    return id != NULL ? fleet_find(agents->config.fleet, tenant, id, &ignored) : NULL;
 }
 
 static void lose(struct task *t)
@@ -196,16 +206,16 @@ static void lose(struct task *t)
 static void go_on(struct task *t, const struct json_node *work)
 {
     struct err err = {0};
-    const char *id = json_text(json_get(work, "sandbox"));
     const char *name = json_text(json_get(work, "process"));
+    struct sandbox *s = find_sandbox(t->agents, run_tenant(t->run), work);
+    struct process *p = s != NULL && name != NULL ? process_find(s, name, &err) : NULL;
     read_work(t, work);
     t->phase = TASK_AGENT;
-    struct sandbox *s =
-        id != NULL ? fleet_find(t->agents->config.fleet, run_tenant(t->run), id, &err) : NULL;
-    struct process *p = s != NULL && name != NULL ? process_find(s, name, &err) : NULL;
     if (s != NULL)
         task_box_hold(t, s);
-    if (name == NULL) { // it was just being started
+    if (name == NULL || !t->is_fed) { // it was just being started
+        if (p != NULL)
+            (void)process_delete(p, &err);
         lose(t);
         return;
     }
@@ -235,13 +245,13 @@ static int see_sandbox(void *data, const struct sandbox_row *row)
 }
 
 // What was made for it, and has its label.
-static void destroy_made(struct task *t)
+static void destroy_made(struct agents *agents, int64_t tenant, const char *id)
 {
     struct err err = {0};
-    struct search search = {.fleet = t->agents->config.fleet};
+    struct search search = {.fleet = agents->config.fleet};
     const struct sandbox_query query = {
-        .tenant = run_tenant(t->run), .label_key = FRESH_LABEL, .label_value = run_id(t->run)};
-    if (db_sandbox_each(t->agents->config.db, &query, see_sandbox, &search, &err) < 0)
+        .tenant = tenant, .label_key = FRESH_LABEL, .label_value = id};
+    if (db_sandbox_each(agents->config.db, &query, see_sandbox, &search, &err) < 0)
         log_line(LOG_WARN, "cannot look for a task's sandbox", "error", err.msg, NULL);
     for (unsigned i = 0; i < search.n; i++) {
         sandbox_destroy(search.found[i], NULL, NULL);
@@ -254,7 +264,7 @@ static void destroy_made(struct task *t)
 static void start_over(struct task *t)
 {
     if (t->fresh)
-        destroy_made(t);
+        destroy_made(t->agents, run_tenant(t->run), run_id(t->run));
     if (t->fresh || t->asked.repo == NULL)
         task_box_get(t);
     else
@@ -279,20 +289,42 @@ static struct task *take_up(struct agents *agents, const struct result_row *row)
     return t;
 }
 
+// Its agent's file is gone: nobody works on it, and so it is lost.
+static void forget(struct agents *agents, const struct result_row *row, const struct json_node *work)
+{
+    struct err err = {0};
+    const char *name = json_text(json_get(work, "process"));
+    struct sandbox *s = find_sandbox(agents, row->tenant, work);
+    struct process *p = s != NULL && name != NULL ? process_find(s, name, &err) : NULL;
+    log_line(LOG_WARN, "a task is lost", "id", row->id, NULL);
+    if (p != NULL && process_row(p)->reason == END_NONE)
+        (void)process_delete(p, &err);
+    destroy_made(agents, row->tenant, row->id);
+    (void)db_result_work(agents->config.db, row->tenant, row->id, NULL, &err);
+    (void)db_result_asked(agents->config.db, row->tenant, row->id, NULL, &err);
+}
+
+// An agent that has not got all of its input has not begun.
+static bool has_begun(const struct task *t, const struct json_node *work)
+{
+    return work != NULL && (!t->fresh || json_bool(json_get(work, "fed"), false));
+}
+
 static void resume(struct agents *agents, const struct result_row *row)
 {
     struct err err = {0};
     auto_json_doc *doc = NULL;
     struct task *t = take_up(agents, row);
-    if (t == NULL) { // its agent's file is gone: nobody works on it, and so it is lost
-        log_line(LOG_WARN, "a task is lost", "id", row->id, NULL);
-        (void)db_result_asked(agents->config.db, row->tenant, row->id, NULL, &err);
+    bool has_work = row->work != NULL && json_read(row->work, strlen(row->work), &doc, &err) == 0;
+    const struct json_node *work = has_work ? json_root(doc) : NULL;
+    if (t == NULL) {
+        forget(agents, row, work);
         return;
     }
     log_line(LOG_INFO, "going on with a task", "id", row->id, NULL);
     task_begin(t);
-    if (row->work != NULL && json_read(row->work, strlen(row->work), &doc, &err) == 0)
-        go_on(t, json_root(doc));
+    if (has_begun(t, work))
+        go_on(t, work);
     else
         start_over(t);
 }

@@ -15,7 +15,10 @@
 #include "base/mem.h"
 #include "base/show.h"
 
-enum { KILL_GRACE_MS = 10 * 1000 }; // for what was killed to be gone
+enum {
+    KILL_GRACE_MS = 10 * 1000, // for what was killed to be gone
+    READING_MS = 100,
+};
 
 // --- memory
 
@@ -100,11 +103,10 @@ static void emit_start(struct task *t)
 
 // --- its end
 
-void task_end(struct task *t, const struct run_end *end, const struct buf *body)
+static void drop(struct task *t)
 {
     t->over = true;
     LIST_REMOVE(t, link);
-    run_end(t->run, end, body); // before what `end` is lent by goes
     drop_timer(t);
     git_cancel(t->work);
     t->work = NULL;
@@ -112,6 +114,12 @@ void task_end(struct task *t, const struct run_end *end, const struct buf *body)
     task_agent_drop(t);
     task_box_leave(t);
     task_unref(t);
+}
+
+void task_end(struct task *t, const struct run_end *end, const struct buf *body)
+{
+    run_end(t->run, end, body); // before what `end` is lent by goes
+    drop(t);
 }
 
 static void fail_with(struct task *t, const struct failure *failure, const struct buf *body)
@@ -165,7 +173,7 @@ void task_fail_err(struct task *t, const struct err *err)
     if (err->code == ERR_CONFLICT) // no context is at fault here, and no language
         failure.error_code = "CONFLICT";
     if (err->code == ERR_UNSUPPORTED)
-        failure.error_code = "UNSUPPORTED";
+        failure.error_code = "NOT_IMPLEMENTED";
     task_fail(t, &failure);
 }
 
@@ -202,6 +210,8 @@ static void on_timer(uv_timer_t *timer)
     bool has_ended = t->reason != END_NONE || t->is_lost;
     if (t->phase >= TASK_LEFT || (t->phase == TASK_AGENT && has_ended))
         task_agent_ended(t);
+    else if (task_agent_is_read(t)) // it has ended in time
+        task_again(t, READING_MS);
     else if (t->stop == TASK_GOES_ON)
         stop(t, TASK_TIMED_OUT);
     else
@@ -223,6 +233,20 @@ void tasks_stop(struct agents *agents)
         t->stop = TASK_CANCELLED;
         task_answer(t, NULL);
     }
+}
+
+// Nothing is told to anybody, and nothing ended: as if the daemon had been killed.
+static void leave(struct task *t)
+{
+    t->is_left = true;
+    run_on_cancel(t->run, NULL, NULL);
+    drop(t);
+}
+
+void tasks_leave(struct agents *agents)
+{
+    while (!LIST_EMPTY(&agents->tasks))
+        leave(LIST_FIRST(&agents->tasks));
 }
 
 // --- its beginning

@@ -157,7 +157,10 @@ static void pump(void *data)
 void execute_stream(struct call *call, struct run *run, uint64_t from)
 {
     struct run_event event;
-    if (from > 0 && run_event_at(run, from - 1, &event) <= 0) {
+    bool is_there = from == 0 || run_event_at(run, from - 1, &event) > 0;
+    if (!is_there && run_is_again(run)) // it was received from an earlier daemon: all is told anew
+        from = 0;
+    else if (!is_there) {
         call_error(call, ERROR_INVALID_REQUEST, NULL,
                    "there is no such event; send the id of one that was received");
         return;

@@ -89,7 +89,7 @@ struct settings_body {
         FIELD("gitUrl", FIELD_STRING, AT(git_url), .max = GIT_URL_MAX - 1,                         \
               .help = "A repository that a new one is to have in /workspace/NAME"),                \
         FIELD("gitBranch", FIELD_STRING, AT(git_branch), .max = GIT_REF_MAX,                       \
-              .help = "Its branch or tag; the remote's own if not given"),                          \
+              .help = "Its branch or tag; the remote's own if not given"),                         \
         FIELD("config", FIELD_JSON, AT(config), .max = OPENCODE_CONFIG_MAX,                        \
               .help = "OpenCode's configuration; credentials in it become secrets of the sandbox " \
                       "and never get into it")

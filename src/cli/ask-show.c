@@ -152,13 +152,14 @@ void ask_show_start(struct ask_show *show, const struct remote *remote,
 }
 
 // Where there is no colour to tell it from the output, each line gets a mark.
-static void add_code(struct ask_show *show, struct buf *out, const char *text, size_t len)
+static void add_code(struct ask_show *show, struct buf *out, const char *text, size_t len,
+                     bool is_dim)
 {
     auto_buf plain;
     buf_init(&plain, EVENT_MAX);
     (void)text_plain_lines(&plain, text, len, &show->code_cr);
     const char *at = buf_str(&plain), *end = at + plain.len;
-    if (show->colour)
+    if (show->colour && is_dim)
         (void)buf_append_str(out, DIM);
     while (at < end) {
         const char *newline = memchr(at, '\n', (size_t)(end - at));
@@ -169,15 +170,15 @@ static void add_code(struct ask_show *show, struct buf *out, const char *text, s
         show->line_open = newline == NULL;
         at = next;
     }
-    if (show->colour)
+    if (show->colour && is_dim)
         (void)buf_append_str(out, OFF);
 }
 
-static void write_code(struct ask_show *show, const char *text, size_t len)
+static void write_code(struct ask_show *show, const char *text, size_t len, bool is_dim)
 {
     auto_buf out;
     buf_init(&out, 2 * (size_t)EVENT_MAX);
-    add_code(show, &out, text, len);
+    add_code(show, &out, text, len, is_dim);
     (void)fd_write_all(STDERR_FILENO, buf_str(&out), out.len);
 }
 
@@ -188,7 +189,7 @@ void ask_show_piece(struct ask_show *show, const struct json_node *event)
     if (!show->tells || !show->terminal || !json_is(text, JSON_NODE_STRING) || text->text_len == 0)
         return;
     spinner_stop(&show->spinner);
-    write_code(show, text->text, text->text_len);
+    write_code(show, text->text, text->text_len, /*is_dim=*/true);
     (void)buf_append(&show->code, text->text, text->text_len);
 }
 
@@ -240,7 +241,7 @@ void ask_show_code(struct ask_show *show, const struct json_node *event)
         else if (cached)
             ask_show_say(show, "-- as it was written before:");
         forget_pieces(show);
-        write_code(show, code->text, code->text_len);
+        write_code(show, code->text, code->text_len, /*is_dim=*/true);
     }
     forget_pieces(show);
     ask_show_wait(show, "the code runs");
@@ -254,7 +255,7 @@ void ask_show_log(struct ask_show *show, const char *text, size_t len)
     if (!show->tells || len == 0)
         return;
     spinner_stop(&show->spinner);
-    write_code(show, text, len);
+    write_code(show, text, len, /*is_dim=*/false);
     buf_reset(&show->code);
     (void)buf_append(&show->code, text, len);
 }

@@ -188,10 +188,10 @@ static void show_sum(struct ask *ask, const struct json_node *answer)
     buf_init(&line, LINE_MAX_LEN);
     (void)buf_append_str(&line, "--");
     ask_show_seconds(&line, " ", json_get(meta, "execution_time_ms"));
-    ask_show_seconds(&line, ": clone ", json_get(meta, "clone_ms"));
-    ask_show_seconds(
-        &line, json_is(json_get(meta, "clone_ms"), JSON_NODE_NUMBER) ? ", agent " : ": agent ",
-        json_get(meta, "agent_ms"));
+    bool cloned = json_is(json_get(meta, "repo"), JSON_NODE_STRING);
+    if (cloned)
+        ask_show_seconds(&line, ": clone ", json_get(meta, "clone_ms"));
+    ask_show_seconds(&line, cloned ? ", agent " : ": agent ", json_get(meta, "agent_ms"));
     if (turns > 0)
         (void)buf_printf(&line, ", %" PRId64 " turn%s", turns, turns == 1 ? "" : "s");
     ask_show_price(&line, json_int(json_get(usage, "input_tokens"), 0),

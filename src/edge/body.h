@@ -117,7 +117,7 @@ struct body {
 // An empty body is {}. 0, or -1 with ERR_INVALID or ERR_EXHAUSTED; then nothing is owned.
 int body_read(struct body *body, const struct schema *schema, const char *data, size_t len,
               struct err *err);
-void body_done(struct body *body); // takes zeros
+void body_done(struct body *body);                        // takes zeros
 bool body_has(const struct body *body, const char *name); // it was sent, and not as null
 // The body in canonical form (names in order, no spaces) without one of its members, in pieces. 0,
 // or -1 when `fn` did not answer 0.

@@ -236,9 +236,9 @@ static void lend(struct conn *conn, const char *name, int up, lent_fn fn)
     struct secret secret;
     auto_fd fd = up;
     const struct sandbox_row *row = sandbox_row(conn->outlet->s);
-    int r = config->secrets != NULL ? secrets_get_for(config->secrets, row->tenant, row->number,
-                                                      name, &secret, &err)
-                                    : 0;
+    int r = config->secrets != NULL
+                ? secrets_get_for(config->secrets, row->tenant, row->number, name, &secret, &err)
+                : 0;
     if (r > 0) {
         fn(conn, &secret, NULL, TAKE_FD(fd));
         secret_done(&secret);

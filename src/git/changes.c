@@ -47,9 +47,10 @@ static bool counts_next(const struct buf *out, size_t *at, struct counts *ret)
         return false;
     *ret = (struct counts){0};
     ret->known = sscanf(text, "%lld\t%lld\t", &ret->added, &ret->removed) == 2;
-    *at += strlen(text) + 1;
-    for (int i = 0; path[1] == '\0' && i < 2 && *at < out->len; i++)
-        *at += strlen(out->data + *at) + 1;
+    size_t next = *at + strlen(text) + 1;
+    for (int i = 0; path[1] == '\0' && i < 2 && next < out->len; i++)
+        next += strlen(out->data + next) + 1;
+    *at = next < out->len ? next : out->len; // the last one may be cut
     return true;
 }
 

@@ -37,8 +37,10 @@ bool git_next_entry(const struct buf *out, size_t *at, struct git_entry *ret)
         ret->old = out->data + *at;
         *at += strlen(ret->old) + 1;
     }
-    if (ret->text == NULL)
-        ret->kind = '#'; // none that we know
+    if (ret->text == NULL) { // none that we know
+        ret->kind = '#';
+        ret->text = "";
+    }
     return true;
 }
 

@@ -224,6 +224,7 @@ static void keep_excludes(struct git_work *work)
 static bool read_place(struct moment_work *w, const char *text)
 {
     struct snapshot *snapshot = &w->snapshot;
+    struct err ignored;
     struct {
         char *to;
         size_t size;
@@ -235,9 +236,13 @@ static bool read_place(struct moment_work *w, const char *text)
     };
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         size_t len = strcspn(text, "\n");
-        if (text[len] != '\n' || len >= lines[i].size || (i < 3 && text[0] != '/'))
+        if (text[len] != '\n' || len >= lines[i].size)
             return false;
         (void)snprintf(lines[i].to, lines[i].size, "%.*s", (int)len, text);
+        if (i < 3 && git_check_dir(lines[i].to, &ignored) < 0) {
+            lines[i].to[0] = '\0';
+            return false;
+        }
         text += len + 1;
     }
     return is_id(snapshot->base);

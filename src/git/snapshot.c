@@ -308,7 +308,7 @@ bool change_next(const struct buf *out, size_t *at, struct change *ret)
         ret->old = next;
         next += strlen(next) + 1;
     }
-    if (next >= end)
+    if (next >= end || next + strlen(next) >= end)
         return false; // it was cut
     ret->path = next;
     *at = (size_t)(next - out->data) + strlen(next) + 1;

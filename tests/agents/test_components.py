@@ -178,6 +178,13 @@ def test_mcp_with_an_odd_name(tasks, repo):
     assert "xyzzy-odd" in done["result"]
 
 
+def test_in_a_repository_that_has_settings_in_its_history(tasks, remote):
+    """Claude Code does not trust what such a file allows, and components are merged into it."""
+    task = f"say the word there {tool('mcp__words__word')}"
+    done = claude(tasks, task, {"mcps": ["web/words"]}, repo=f"{remote.url}/open/there.git")
+    assert "xyzzy-words" in done["result"] and done["files"] == []
+
+
 def test_what_a_repository_says_does_not_undo_them(tasks, remote):
     """It would switch off all hooks, and sets the variable itself."""
     components = {"hooks": ["note"], "settings": ["rules"]}
@@ -221,12 +228,15 @@ globalThis.fetch = async (url) => {
 """
 
 
+FOLDERS = (".claude/agents", ".claude/commands", ".claude/hooks", ".claude/settings")
+
+
 def read_project(top):
     """path -> (text or JSON, whether it is executable), of what agents look at."""
     found = {}
     for path in pathlib.Path(top).rglob("*"):
         name = str(path.relative_to(top))
-        if path.is_file() and (name == ".mcp.json" or name.startswith((".claude/agents", ".claude/commands", ".claude/hooks", ".claude/settings"))):
+        if path.is_file() and (name == ".mcp.json" or name.startswith(FOLDERS)):
             text = path.read_text(encoding="utf-8")
             found[name] = (json.loads(text) if name.endswith(".json") else text, bool(path.stat().st_mode & stat.S_IXUSR))
     return found
@@ -249,7 +259,9 @@ def look(tasks, repo, components, **more):
     """What the agent finds."""
     done = tasks.good(f"python3 -c '{LOOK}'\n", repo=repo, components=components, **more)
     assert done["files"] == [] and done["diff"] == "", done
-    return {path: tuple(found) for path, found in json.loads(done["result"]).items()}
+    found = {path: tuple(found) for path, found in json.loads(done["result"]).items()}
+    found.pop(".claude/settings.cay.json", None)
+    return found
 
 
 def without_ours(found):
@@ -260,7 +272,13 @@ def without_ours(found):
     return found
 
 
-ALL = {"agents": ["team/reviewer"], "commands": ["greet"], "mcps": ["web/words"], "settings": ["rules", "model"], "hooks": ["note", "team/stop"]}
+ALL = {
+    "agents": ["team/reviewer"],
+    "commands": ["greet"],
+    "mcps": ["web/words"],
+    "settings": ["rules", "model"],
+    "hooks": ["note", "team/stop"],
+}
 FLAGS = ["--agent", "team/reviewer", "--command", "greet", "--mcp", "web/words", "--setting", "rules,model", "--hook", "note,team/stop"]
 
 

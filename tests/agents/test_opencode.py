@@ -119,6 +119,13 @@ def test_a_client_that_leaves_has_it_aborted(api, talker):
     eventually(lambda: session not in api.ok("GET", path))
 
 
+def test_its_work_keeps_the_sandbox_awake(api):
+    box = make_box(api, "wakeful", sleepAfter=2)
+    assert said(api, box, "[[delay: 6000]] [[text: at last]]")["response"] == "at last"
+    assert api.ok("GET", f"/sandbox/{box}")["boxes"] == 1
+    api("DELETE", f"/sandbox/{box}")
+
+
 def test_no_model_no_message(api):
     api.ok("PUT", "/sandbox/without", {"memory": "2g"})
     say(api, "without", "x").error(403, "FORBIDDEN", '"secrets": ["anthropic"]')

@@ -139,7 +139,7 @@ def test_wrong_questions(files):
 
 def test_a_failure_shows(api, files):
     """The hand is killed in the middle: the answer has no end."""
-    files.sh("truncate -s 0 /big; head -c 300m /dev/urandom > /big")
+    files.sh("truncate -s 0 /big; head -c 64m /dev/urandom > /big")
     sock = socket.create_connection(("127.0.0.1", api.server.port), PATIENCE)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
     sock.sendall(f"GET /sandbox/{files.box}/archive?path=/big HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {api.token}\r\n\r\n".encode())

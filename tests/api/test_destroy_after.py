@@ -102,14 +102,16 @@ def unused_ones_go(make_server):
 
 
 def use_is_use(make_server):
-    """As long as somebody comes now and then it stays, also through sleep."""
+    """As long as somebody comes now and then it stays, also through sleep: they are looked at every ten seconds, so that once
+    of these it is older than it might be."""
     client = Client(make_server())
-    client.ok("PUT", "/sandbox/a", {"destroyAfter": 12, "sleepAfter": 1})
-    end = time.monotonic() + 24
+    client.ok("PUT", "/sandbox/a", {"destroyAfter": 8, "sleepAfter": 1})
+    end = time.monotonic() + 19
     while time.monotonic() < end:
         assert client.exec("a", "true")["success"]
-        time.sleep(3)
+        time.sleep(2.5)
     assert exists(client, "a")
+    client.ok("PATCH", "/sandbox/a", {"destroyAfter": 1})
     eventually(lambda: not exists(client, "a"))
 
 

@@ -450,6 +450,26 @@ def test_a_client_that_goes_takes_its_clone_with_it(box, api):
     slow.server_close()
 
 
+def test_a_clone_with_a_key_goes_on(box, api, remote):
+    """Its client goes before it is there, and has the answer when it asks again."""
+    reached, go_on = threading.Event(), threading.Event()
+    remote.http.hold = (reached, go_on)
+    headers, body = api.head({"Idempotency-Key": "clone-1"}, {"repoUrl": f"{remote.url}/open/hello.git"})
+    connection = api.connect()
+    connection.request("POST", f"/sandbox/{box.name}/git/checkout", body, headers)
+    try:
+        assert reached.wait(60)
+        connection.close()
+        api.ok("GET", f"/sandbox/{box.name}")  # the server has seen it go, or will: both are the same to it
+    finally:
+        remote.http.hold = None
+        go_on.set()
+    eventually(lambda: "README.md" in box.sh(f"ls {WORK}/hello 2>/dev/null", None))
+    again = {"repoUrl": f"{remote.url}/open/hello.git"}
+    headers = {"Idempotency-Key": "clone-1"}
+    eventually(lambda: api("POST", f"/sandbox/{box.name}/git/checkout", again, headers=headers).status == 200)
+
+
 def test_many_at_once(box):
     box.clone()
     box.sh(f"cd {WORK}/hello && echo new > new")

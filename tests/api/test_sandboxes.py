@@ -6,7 +6,7 @@ from api_helpers import at_once, eventually
 
 FIELDS = {"success", "sandboxId", "id", "slug", "status", "image", "limits", "labels", "userId", "provider", "box", "boxes",
           "sleepAfter", "destroyAfter", "budget", "keepAlive", "ephemeral", "createdAt", "updatedAt", "lastActiveAt", "workspaceSyncedAt",
-          "network", "secrets", "languages", "sharedZygote"}
+          "network", "secrets", "languages", "sharedZygote", "opencodeUrl", "opencodeUiUrl"}
 
 
 def test_create(api):

@@ -413,6 +413,23 @@ def test_a_key_outlasts_the_daemon(api, box):
     assert api("POST", "/execute", body, key).json == done.json
 
 
+def test_a_stream_goes_on_behind_a_killed_daemon(api, box):
+    """Its events are told anew, since nobody has them any more; and the key leads there, too."""
+    key = {"Idempotency-Key": "once-4"}
+    body = task("touch /workspace/begun; sleep 3; echo over", sandbox_id=box)
+    with api.stream("POST", "/execute", body, key) as stream:
+        first = next(iter(stream))
+    eventually(lambda: api.exec(box, "ls /workspace")["stdout"] == "begun\n")
+    kill_daemon(api.server, api)
+    run_id = first.data["request_id"]
+    last = {"Last-Event-ID": f"{run_id}:5000"}
+    for method, path, headers in (("GET", f"/execute/{run_id}", last), ("POST", "/execute", {**key}), ("POST", "/execute", last)):
+        with api.stream(method, path, body if method == "POST" else None, headers) as stream:
+            events = stream.until("done")
+        assert (events[0].name, events[0].data["resumed"]) == ("start", True)
+        assert (events[-1].data["success"], events[-1].data["result"].strip()) == (True, "over"), events[-1]
+
+
 # --- settings
 
 

@@ -110,7 +110,7 @@ def test_all_that_can_be_said(tasks):
 
 
 def test_without_a_repository(tasks):
-    tasks.play_events(START, SANDBOX, *LOGS, ("done", result(metadata={"clone_ms": None, "kept": True})))
+    tasks.play_events(START, SANDBOX, *LOGS, ("done", result(metadata={"clone_ms": 0, "repo": None, "kept": True})))
     code, out, err = text(tasks.ask("--task", "--internet", "t"))
     assert (code, out) == (0, "Done.\n")
     assert tasks.body() == {"task": "t", "options": {"network": "internet"}}

@@ -467,6 +467,44 @@ CHECK_CASE(test_null_is_given)
     assert_false(p.money.usd.given || p.money.tokens.given);
 }
 
+CHECK_CASE(test_has)
+{
+    (void)good("{\"id\":\"a\",\"count\":null,\"inner\":{}}");
+    assert_true(body_has(&body, "id") && body_has(&body, "inner"));
+    assert_false(body_has(&body, "count") || body_has(&body, "depth") || body_has(&body, "any"));
+    body_done(&body);
+}
+
+static int gather(const char *text, size_t len, void *data)
+{
+    return buf_append(data, text, len);
+}
+
+static void assert_dumps(const char *text, const char *expected)
+{
+    auto_buf out;
+    buf_init(&out, 1024);
+    (void)good(text);
+    assert_int_equal(body_dump(&body, "id", gather, &out), 0);
+    assert_string_equal(buf_str(&out), expected);
+    assert_true(strstr(text, "id") == NULL || body_has(&body, "id")); // it is as it was
+    body_done(&body);
+}
+
+CHECK_CASE(test_dump)
+{
+    assert_dumps("", "{}");
+    assert_dumps("{\"id\":\"a\"}", "{}");
+    assert_dumps(
+        " { \"env\": {\"b\": \"1\", \"a\": \"\\u0041\"},\n\"id\": \"a\", \"any\": {\"id\": 1}}",
+        "{\"any\":{\"id\":1},\"env\":{\"a\":\"A\",\"b\":\"1\"}}");
+    auto_buf small; // who cannot take it is heard
+    buf_init(&small, 1);
+    (void)good("{\"count\":3}");
+    assert_int_equal(body_dump(&body, "id", gather, &small), -1);
+    body_done(&body);
+}
+
 CHECK_MAIN(cmocka_unit_test(test_empty), cmocka_unit_test(test_values),
            cmocka_unit_test(test_null_is_not_given), cmocka_unit_test(test_units),
            cmocka_unit_test(test_users_and_signals), cmocka_unit_test(test_names),
@@ -475,4 +513,5 @@ CHECK_MAIN(cmocka_unit_test(test_empty), cmocka_unit_test(test_values),
            cmocka_unit_test(test_too_many_values), cmocka_unit_test(test_required),
            cmocka_unit_test(test_schema), cmocka_unit_test(test_json),
            cmocka_unit_test(test_objects), cmocka_unit_test(test_dollars),
-           cmocka_unit_test(test_null_is_given))
+           cmocka_unit_test(test_null_is_given), cmocka_unit_test(test_has),
+           cmocka_unit_test(test_dump))

@@ -295,6 +295,27 @@ CHECK_CASE(settings_are_merged)
                    cases[i].expected);
 }
 
+// Where nothing of a repository is in it, and no hooks: those count wherever they are.
+CHECK_CASE(settings_are_there_alone_too)
+{
+    struct components *c = parse_well(
+        "{\"settings\": [{\"name\": \"s\", \"content\": {\"model\": \"haiku\", \"hooks\": "
+        "{\"Stop\": []}}}]}",
+        -1);
+    struct project project = {.settings = "{\"theirs\": 1}"};
+    char *text = written(c, &project, components_settings(c), NULL);
+    json_t *is = json_loads(text, 0, NULL);
+    json_t *should = json_pack("{s:s, s:b}", "model", "haiku", "disableAllHooks", 0);
+    assert_true(json_equal(is, should));
+    json_decref(is);
+    json_decref(should);
+    free(text);
+    components_free(c);
+    c = parse_well("{\"agents\": []}", -1);
+    assert_null(components_settings(c));
+    components_free(c);
+}
+
 CHECK_CASE(servers_are_merged)
 {
     static const struct {
@@ -531,7 +552,8 @@ CHECK_MAIN(cmocka_unit_test(refuses_what_makes_no_sense),
            cmocka_unit_test(names_without_a_folder_are_not_found),
            cmocka_unit_test(there_are_limits), cmocka_unit_test(texts_go_where_they_are_looked_for),
            cmocka_unit_test(scripts_are_executable), cmocka_unit_test(settings_are_merged),
-           cmocka_unit_test(servers_are_merged), cmocka_unit_test(what_is_no_json_is_not_replaced),
+           cmocka_unit_test(settings_are_there_alone_too), cmocka_unit_test(servers_are_merged),
+           cmocka_unit_test(what_is_no_json_is_not_replaced),
            cmocka_unit_test(long_lists_are_no_trouble),
            cmocka_unit_test(json_has_limits_of_its_own),
            cmocka_unit_test(what_is_too_long_is_not_merged),

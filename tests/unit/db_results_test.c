@@ -158,6 +158,33 @@ CHECK_CASE(what_a_dead_daemon_left)
     result_row_done(&got);
 }
 
+CHECK_CASE(what_can_be_gone_on_with)
+{
+    int64_t lost = -1;
+    struct result_row row = {0};
+    add(1, "plain", question);
+    add(1, "task", sdk);
+    MUST(db_result_asked(kit_db, 1, "task", EVIL, &err));
+    MUST_FAIL(db_result_asked(kit_db, 2, "task", "another's", &err), ERR_NOT_FOUND);
+    MUST_FAIL(db_result_work(kit_db, 1, "none", "x", &err), ERR_NOT_FOUND);
+    MUST_BE(db_result_left(kit_db, 1, &row, &err), 0); // it is this daemon's own
+    MUST(db_result_lose(kit_db, 5, &lost, &err));
+    assert_int_equal(lost, 1);
+    MUST_BE(db_result_left(kit_db, 5, &row, &err), 1);
+    assert_string_equal(row.id, "task");
+    assert_string_equal(row.asked, EVIL);
+    assert_null(row.work);
+    result_row_done(&row);
+    MUST_BE(db_result_left(kit_db, 5, &row, &err), 0); // nobody else gets it
+    MUST(db_result_work(kit_db, 1, "task", "{}", &err));
+    MUST_BE(db_result_left(kit_db, 6, &row, &err), 1);
+    assert_string_equal(row.work, "{}");
+    assert_int_equal(row.run, 6);
+    result_row_done(&row);
+    MUST(end("task", 10, 3, &err));
+    MUST_BE(db_result_left(kit_db, 7, &row, &err), 0); // it has ended
+}
+
 // -- many
 
 static int see(void *data, const struct result_row *row)

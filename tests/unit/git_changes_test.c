@@ -362,7 +362,7 @@ CHECK_CASE(submodules)
     struct git_cloned cloned = {.head = "main"};
     (void)snprintf(cloned.dir, sizeof cloned.dir, "%s", kit_path("r"));
     (void)snprintf(
-        cloned.commit, sizeof cloned.commit, "%s",
+        cloned.commit, sizeof cloned.commit, "%.64s",
         kit_sh(
             "git init -q s; cd s; echo s > s; git add s; git commit -qm s; cd ..; git init -q m; cd m; "
             "git -c protocol.file.allow=always submodule --quiet add ../s sub; echo m > m; git add m; "

@@ -18,7 +18,7 @@
 #include "sandbox/exec.h"
 #include "sandbox/sandbox.h"
 
-enum { KIT_EXECS = 16, KIT_ARGS = 600, KIT_OWN = 256 };
+enum { KIT_EXECS = 16, KIT_ARGS = 600, KIT_OWN = 256, KIT_TEXT = 4096 };
 
 struct sandbox {
     int refs;
@@ -275,25 +275,35 @@ static inline char *kit_path(const char *name)
     return ret;
 }
 
-// A script in the case's directory; what it prints without its last newline. Fails if it does.
+static inline void kit_on_script(void *data, struct exec_result *result, const struct err *err)
+{
+    char *text = data;
+    (void)err;
+    if (result->end.exit_code != 0)
+        fail_msg("exit code %d: %s", result->end.exit_code, buf_str(result->err));
+    (void)snprintf(text, KIT_TEXT, "%s", buf_str(result->out));
+    size_t len = strlen(text);
+    if (len > 0 && text[len - 1] == '\n')
+        text[len - 1] = '\0';
+}
+
+// A script in the case's directory; what it prints, without its last newline. Fails if it does.
 static inline const char *kit_sh(const char *script)
 {
-    static char text[4096];
-    char command[8192];
-    (void)snprintf(
-        command, sizeof command,
-        "cd '%s' && export HOME=\"$PWD\" GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b "
-        "GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b GIT_CONFIG_NOSYSTEM=1 && set -e; %s",
-        kit.top, script);
-    FILE *pipe = popen(command, "re"); // NOLINT: the test's own words
-    assert_non_null(pipe);
-    size_t n = fread(text, 1, sizeof text - 1, pipe);
-    int status = pclose(pipe);
-    if (status != 0)
-        fail_msg("%s: %d", script, status);
-    text[n] = '\0';
-    if (n > 0 && text[n - 1] == '\n')
-        text[n - 1] = '\0';
+    static char text[KIT_TEXT];
+    static const char before[] =
+        "set -e; cd \"$1\"; export HOME=\"$1\" GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b "
+        "GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b GIT_CONFIG_NOSYSTEM=1; eval \"$2\"";
+    const char *const argv[] = {"sh", "-c", before, "sh", kit.top, script, NULL};
+    const char *const envp[] = {"PATH=/usr/local/bin:/usr/bin:/bin", NULL};
+    struct exec *exec = calloc(1, sizeof *exec);
+    assert_non_null(exec);
+    kit_copy(exec->argv, argv);
+    kit_copy(exec->envp, envp);
+    exec->timeout_ms = 300000;
+    exec->fn = kit_on_script;
+    exec->data = text;
+    kit_run_exec(exec);
     return text;
 }
 
@@ -314,7 +324,7 @@ static inline void kit_lose_own(void)
     char command[128];
     for (size_t i = 0; i < kit.n_own; i++) {
         (void)snprintf(command, sizeof command, "rm -rf '%s'", kit.own[i]);
-        assert_int_equal(system(command), 0); // NOLINT
+        (void)kit_sh(command);
     }
 }
 
@@ -331,7 +341,6 @@ static inline int kit_teardown(void **state)
     (void)state;
     kit_run();
     assert_int_equal(kit.sandbox.refs, 0);
-    char command[128];
-    (void)snprintf(command, sizeof command, "rm -rf '%s'", kit.top);
-    return system(command); // NOLINT
+    (void)kit_sh("rm -rf \"$1\"");
+    return 0;
 }

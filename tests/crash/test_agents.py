@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tasks by agents when the daemon or the keeper is killed, the server ends or is replaced, the sandbox goes, the disk or the
+machine is full, in each phase. A task that was at work goes on, is never run twice, and is counted once; or it is said that it is
+lost. Nothing is left behind. The model is a stand-in (tests/standin)."""
+
+import os
+import random
+import signal
+import tempfile
+import threading
+import time
+
+import pytest
+from crash_helpers import FULL, PATIENCE, Prober, processes_with, wait_until
+from runs import StandIn, held, remove_all
+from tasks import OK, SAY, Begun, Remote, Tasker, ask, check_all, difference, last_event, nothing_of_tasks, numbers, write_agents
+from test_crash import kill_at_random
+from test_runs import faults, fill, fill_machine, lose_keeper, open_runs, start_again
+from test_upgrade import installed, replace, upgrade  # noqa: F401  pylint: disable=unused-import
+from test_ways import settled
+
+ROUNDS = 60 if FULL else 6
+AT_ONCE = 50
+FOREVER = SAY + "sleep 1000\n"
+
+
+@pytest.fixture(name="model", scope="module")
+def model_fixture():
+    with StandIn() as standin:
+        yield standin
+
+
+@pytest.fixture(name="remote", scope="module")
+def remote_fixture():
+    with tempfile.TemporaryDirectory(prefix="cay-git-") as root:
+        remote = Remote(root)
+        yield remote
+        remote.open()
+        remote.close()
+
+
+def prepare(server, model):
+    """What a server needs that has tasks."""
+    server.stop()
+    agents = server.data / "agents"
+    if not agents.exists():
+        write_agents(agents)
+    server.env = model.env()
+    server.keepers_killed = 0
+    server.flags += ["--agents", str(agents), "--egress-private", "127.0.0.0/8"]
+    return server.start()
+
+
+@pytest.fixture(name="working")
+def working_fixture(server, model, remote):
+    """One that does tasks, instead of the one that was started."""
+    remote.open()
+    model.clear()
+    yield prepare(server, model)
+    remote.open()
+    server.stop()
+    assert not faults(server), faults(server)
+    assert nothing_of_tasks(server)
+
+
+def warm_up(server, remote):
+    for more in ({}, {"repo": remote.hello}):
+        Begun(server, OK, **more).good()
+    Begun(server, ask("warm") + OK, agent="asking").good()
+    server.wait_for_another(server.kill_daemon())
+    Begun(server, OK, repo=remote.hello).good()
+    remove_all(server.client())
+    settled(server)
+
+
+def nothing_more(server, model, before):
+    """All sandboxes of tasks are gone by themselves."""
+    client = server.client()
+    boxes = lambda: [s for s in client.again("GET", "/sandbox").json["sandboxes"] if "cay.request" in s["labels"]]
+    assert wait_until(lambda: not boxes(), 20, 0.1), boxes()
+    remove_all(client)
+    settled(server)
+    assert wait_until(lambda: not difference(server, model, before), 20, 0.1), difference(server, model, before)
+    client.close()
+
+
+def boxes_of_tasks(server):
+    client = server.client()
+    found = [s["id"] for s in client.again("GET", "/sandbox").json["sandboxes"] if "cay.request" in s["labels"]]
+    client.close()
+    return found
+
+
+# -- kill -9
+
+
+def test_daemon_is_killed_at_random_moments(working, model, remote):
+    server, chance = working, random.Random(os.getpid())
+    warm_up(server, remote)
+    before = held(server, model)
+    taskers = [Tasker(server, remote, f"t{i}", chance.random()) for i in range(4)]
+    with Prober(server) as prober:
+        for tasker in taskers:
+            tasker.start()
+        for _ in range(ROUNDS):
+            kill_at_random(server, chance)
+            time.sleep(chance.random())
+            failures = [tasker.failure for tasker in taskers if tasker.failure]
+            assert not failures, failures[0]
+        for tasker in taskers:
+            tasker.end()
+    assert prober.count > 0 and not server.refused
+    assert wait_until(lambda: not open_runs(server.client()), every=0.1), open_runs(server.client())
+    check_all(server, model, taskers)
+    nothing_more(server, model, before)
+
+
+def in_each_phase(server, remote):
+    """One task at each place where it can be held: (name, task). The gate is shut then."""
+    server.client().again("PUT", "/sandbox/own", {"keepAlive": True, "network": {"allow": ["127.0.0.2:*"]}})
+    agent = Begun(server, SAY + "echo x >>x; sleep 4; echo y >>y\n" + OK, key=f"agent-{next(numbers)}").until("message")
+    own = Begun(server, SAY + "echo x >>x; sleep 4; echo y >>y\n" + OK, sandbox_id="own", key=f"own-{next(numbers)}").until("message")
+    remote.shut()
+    clone = Begun(server, "echo x >>x; echo y >>y\n" + OK, repo=remote.hello, key=f"clone-{next(numbers)}")
+    remote.wait_for(1)
+    return {"agent": agent, "own": own, "clone": clone}
+
+
+def check_each_phase(tasks):
+    for name, task in tasks.items():
+        done = task.good()
+        assert done["metadata"]["resumed"] and {f["path"] for f in done["files"]} == {"x", "y"}, (name, done)
+        assert done["diff"].count("+x\n") == done["diff"].count("+y\n") == 1, done
+        again = task.again()
+        assert again.status == 200 and last_event(again)[2].encode() == task.answer().raw.rstrip(b"\n"), again
+
+
+def test_a_killed_daemon_goes_on_in_each_phase(working, remote):
+    tasks = in_each_phase(working, remote)
+    working.wait_for_another(working.kill_daemon())
+    remote.open()
+    check_each_phase(tasks)
+    assert wait_until(lambda: not boxes_of_tasks(working)), boxes_of_tasks(working)
+    remove_all(working.client())
+
+
+def test_an_upgrade(installed, model, remote):  # noqa: F811
+    server = prepare(installed, model)
+    tasks = in_each_phase(server, remote)
+    replace(server)
+    said = upgrade(server)
+    assert said.returncode == 0, (said.stderr, server.log())
+    remote.open()
+    check_each_phase(tasks)
+    assert wait_until(lambda: not boxes_of_tasks(server)), boxes_of_tasks(server)
+    remove_all(server.client())
+    server.stop()
+    assert not faults(server), faults(server)
+
+
+def test_a_long_task_is_read_whole(working):
+    """More than a pipe holds: what the agent has not taken when the daemon dies it would never get."""
+    text = "x" * 1000000 + "\nlast"
+    task = Begun(working, text, agent="late").until("sandbox")
+    assert wait_until(lambda: processes_with("wc -c <got"))
+    working.wait_for_another(working.kill_daemon())
+    done = task.good()
+    assert done["result"].split() == [str(len(text) + 1), "last"], done
+    assert wait_until(lambda: not boxes_of_tasks(working)), boxes_of_tasks(working)
+
+
+def test_one_that_ended_while_nobody_looked(working):
+    """Also when its time is over since: it was not when it ended."""
+    flood = "i=0; while [ $i -lt 30000 ]; do echo '{\"type\": \"say\", \"text\": \"'$i'\"}'; i=$((i+1)); done\n"
+    task = Begun(working, flood + "sleep 2\n" + OK, timeout=8000)
+    assert wait_until(lambda: len(task.events) >= 30000)
+    keeper, killed = working.process.pid, working.kill_daemon()
+    os.kill(keeper, signal.SIGSTOP)
+    try:
+        time.sleep(9)
+    finally:
+        os.kill(keeper, signal.SIGCONT)
+    working.wait_for_another(killed)
+    done = task.answer().json
+    assert done["success"], {**done, "logs": ""}
+    assert done["logs"].count("\n") >= 30000 and done["result"] == "done", done["error"]
+
+
+def test_keeper_is_killed(working, remote):
+    """The boxes go with it. What had not begun begins anew; of what ran it is said that it is lost."""
+    server = working
+    for both in (True, False):
+        tasks = in_each_phase(server, remote)
+        lose_keeper(server, both)
+        remote.open()
+        server.start()
+        assert tasks["clone"].good()["metadata"]["resumed"]
+        for name in ("agent", "own"):
+            assert "it begins" in tasks[name].bad("SANDBOX_LOST")["logs"]
+        assert wait_until(lambda: not boxes_of_tasks(server)), boxes_of_tasks(server)
+        remove_all(server.client())
+
+
+def test_an_agent_that_is_known_no_more(working):
+    """Its file is gone when the next daemon comes: the task is lost, and nothing of it stays."""
+    server = working
+    task = Begun(server, FOREVER, agent="nap", timeout=60000).until("message")
+    (server.data / "agents" / "nap").unlink()
+    server.wait_for_another(server.kill_daemon())
+    answer = task.answer()
+    assert answer.status == 410 and answer.json["error_code"] == "RESULT_LOST", answer
+    assert wait_until(lambda: not boxes_of_tasks(server), 20), boxes_of_tasks(server)
