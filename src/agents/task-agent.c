@@ -320,7 +320,8 @@ void task_agent_watch(struct task *t, struct process *p)
 {
     static const struct agent_reader_fns fns = {.message = on_message, .log = on_log};
     if (t->process == NULL)
-        t->process = process_ref(p);
+        t->has_run = true;
+    t->process = process_ref(p);
     buf_init(&t->said, SAID_MAX);
     t->reader = agent_reader_new(t->file, &fns, t);
     t->watch = process_watch(p, on_news, t);
@@ -420,7 +421,9 @@ static void try_start(struct task *t)
 static void on_before(void *data, const struct keeper_used *used, const struct err *err)
 {
     struct task *t = data;
-    if (!t->over) {
+    if (!t->over && t->stop != TASK_GOES_ON) {
+        task_answer(t, NULL);
+    } else if (!t->over) {
         t->pids_before = err == NULL && used != NULL ? used->pids : 0;
         try_start(t);
     }

@@ -39,7 +39,7 @@ void task_box_leave(struct task *t)
     sandbox_idle(s);
     if (t->fresh && !t->asked.keep && !t->is_left)
         sandbox_destroy(s, NULL, NULL);
-    else if (t->fresh && !t->agents->closing)
+    else if (t->fresh && !t->agents->closing && !t->is_left)
         fresh_left(t->agents, s);
     sandbox_unref(s);
 }

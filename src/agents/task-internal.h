@@ -58,7 +58,8 @@ struct task {
     enum task_phase phase;
     enum task_stop stop;
     bool over, resumed;
-    bool is_left; // a next daemon goes on with it
+    bool has_run;      // its agent was started
+    bool is_left;      // a next daemon goes on with it
     uv_timer_t *timer; // its deadline; later, what must not take for ever
     int64_t start_ns;  // of all of it
     int64_t agent_ns;  // when the agent was started; 0: not yet
@@ -130,7 +131,7 @@ void task_files_drop(struct task *t);
 void task_agent_start(struct task *t);
 void task_agent_watch(struct task *t, struct process *p); // one that runs, or has ended
 void task_agent_kill(struct task *t);
-void task_agent_ended(struct task *t); // from the loop
+void task_agent_ended(struct task *t);         // from the loop
 bool task_agent_is_read(const struct task *t); // it has ended, and what it wrote is being read
 void task_agent_drop(struct task *t);
 

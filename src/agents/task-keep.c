@@ -290,7 +290,8 @@ static struct task *take_up(struct agents *agents, const struct result_row *row)
 }
 
 // Its agent's file is gone: nobody works on it, and so it is lost.
-static void forget(struct agents *agents, const struct result_row *row, const struct json_node *work)
+static void forget(struct agents *agents, const struct result_row *row,
+                   const struct json_node *work)
 {
     struct err err = {0};
     const char *name = json_text(json_get(work, "process"));
@@ -300,8 +301,12 @@ static void forget(struct agents *agents, const struct result_row *row, const st
     if (p != NULL && process_row(p)->reason == END_NONE)
         (void)process_delete(p, &err);
     destroy_made(agents, row->tenant, row->id);
-    (void)db_result_work(agents->config.db, row->tenant, row->id, NULL, &err);
-    (void)db_result_asked(agents->config.db, row->tenant, row->id, NULL, &err);
+    struct result_row lost = *row; // lent
+    lost.state = RESULT_LOST;
+    lost.ended_ms = db_now_ms();
+    if (db_result_end(agents->config.db, &lost, &err) < 0)
+        log_line(LOG_ERROR, "cannot store that a task is lost", "id", row->id, "error", err.msg,
+                 NULL);
 }
 
 // An agent that has not got all of its input has not begun.

@@ -295,3 +295,15 @@ struct git_work *git_moment_take(struct db *db, struct sandbox *s, const char *d
     (void)snprintf(w->snapshot.work.dir, sizeof w->snapshot.work.dir, "%s", dir);
     return git_begin(&w->snapshot.work, find_place);
 }
+
+void git_moment_drop(struct sandbox *s, const struct git_moment *moment)
+{
+    if (moment->own[0] == '\0')
+        return;
+    struct git_work *work = git_work_new(sizeof *work, s, 0, NULL);
+    char excludes[GIT_PATH_MAX];
+    moment_excludes(moment->own, excludes);
+    (void)snprintf(work->litter[0], sizeof work->litter[0], "%s", moment->own);
+    (void)snprintf(work->litter[1], sizeof work->litter[1], "%s", excludes);
+    git_cancel(work); // which removes them
+}

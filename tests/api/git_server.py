@@ -68,9 +68,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         path, _, query = self.path.partition("?")
         self.server.seen.append((self.command, self.path, self.headers.get("Authorization"), self.headers.get("Host")))
         body = self.read_body()
-        if self.server.hold:  # two events: it was asked, it may answer
-            self.server.hold[0].set()
-            self.server.hold[1].wait(60)
+        if hold := getattr(self.server, "hold", None):  # two events: it was asked, it may answer
+            hold[0].set()
+            hold[1].wait(60)
         if path.startswith("/moved/"):
             self.send_response(302)
             self.send_header("Location", self.server.moved_to)
@@ -121,7 +121,6 @@ class GitServer:
         for name in ("open", "private"):
             os.makedirs(f"{self.root}/{name}", exist_ok=True)
         self.http = http.server.ThreadingHTTPServer((HOST, 0), Handler)
-        self.http.hold = None
         self.http.daemon_threads = True
         self.http.root, self.http.seen, self.http.moved_to = self.root, [], ""
         self.port = self.http.server_address[1]

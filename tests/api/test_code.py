@@ -474,7 +474,7 @@ def test_an_event_larger_than_a_stream_may_queue(api, box):
 
 def test_a_reader_that_takes_nothing(api, server, box):
     """The cell does not wait for it, and what it did not take is there when it does."""
-    body = json.dumps({"code": "for i in range(1200000): print(i)\nopen('/workspace/on', 'w')"})
+    body = json.dumps({"code": "for i in range(2000000): print(i)\nopen('/workspace/on', 'w')"})
     s = socket.socket()
     s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     s.settimeout(PATIENCE)
@@ -489,7 +489,7 @@ def test_a_reader_that_takes_nothing(api, server, box):
             pass
         events = list(Stream.__iter__(type("R", (), {"response": f, "comments": 0})()))
     s.close()
-    assert "".join(e.data["text"] for e in events if e.name == "stdout") == "".join(f"{i}\n" for i in range(1200000))
+    assert "".join(e.data["text"] for e in events if e.name == "stdout") == "".join(f"{i}\n" for i in range(2000000))
     assert events[-1].name == "end"
 
 

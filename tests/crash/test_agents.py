@@ -10,14 +10,15 @@ import tempfile
 import threading
 import time
 
+import leaks
 import pytest
-from crash_helpers import FULL, PATIENCE, Prober, processes_with, wait_until
+from crash_helpers import FULL, PATIENCE, Prober, name_of, processes_with, wait_until
 from runs import StandIn, held, remove_all
 from tasks import OK, SAY, Begun, Remote, Tasker, ask, check_all, difference, last_event, nothing_of_tasks, numbers, write_agents
 from test_crash import kill_at_random
 from test_runs import faults, fill, fill_machine, lose_keeper, open_runs, start_again
 from test_upgrade import installed, replace, upgrade  # noqa: F401  pylint: disable=unused-import
-from test_ways import settled
+from test_ways import guest_of, settled
 
 ROUNDS = 60 if FULL else 6
 AT_ONCE = 50
@@ -210,3 +211,114 @@ def test_an_agent_that_is_known_no_more(working):
     answer = task.answer()
     assert answer.status == 410 and answer.json["error_code"] == "RESULT_LOST", answer
     assert wait_until(lambda: not boxes_of_tasks(server), 20), boxes_of_tasks(server)
+
+
+# -- an end that was asked for
+
+
+def test_a_stop_cancels_what_runs(working, remote):
+    """Whoever asks afterwards is told; a sandbox of a task's own is gone, others are there."""
+    server = start_again(working, "--drain", "500ms")
+    tasks = in_each_phase(server, remote)
+    tasks["kept"] = Begun(server, FOREVER, keep=True).until("message")
+    tasks["left"] = Begun(server, FOREVER).until("message")
+    tasks["left"].leave()
+    ids = {name: task.id for name, task in tasks.items()}
+    server.stop()
+    assert not faults(server), faults(server)
+    remote.open()
+    for name, task in tasks.items():
+        task.thread.join(PATIENCE)
+        assert name == "left" or (task.events[-1][1] == "done" and '"CANCELLED"' in task.events[-1][2]), (name, task.events[-1])
+    server.start()
+    kept = tasks["kept"].bad("CANCELLED")["metadata"]["sandbox_id"]
+    for name, task in tasks.items():
+        assert task.bad("CANCELLED")["request_id"] == ids[name]
+    client = server.client()
+    assert {s["id"] for s in client.good("GET", "/sandbox")["sandboxes"]} == {"own", kept}
+    for name in ("own", kept):
+        client.good("DELETE", f"/sandbox/{name}")
+
+
+def test_a_stop_waits_for_what_ends_soon(working):
+    server = start_again(working, "--drain", "50s")
+    task = Begun(server, SAY + "sleep 2\necho x >x\n" + OK).until("message")
+    task.leave()
+    server.stop()
+    server.start()
+    done = task.good()
+    assert "resumed" not in done["metadata"] and done["diff"].count("+x\n") == 1, done
+
+
+def test_a_full_machine(working):
+    """Tasks wait for boxes: a cancelled one at once, one that a stop finds is cancelled, one that a killed daemon had waits on."""
+    server = start_again(working, "--boxes", "8", "--pool", "1", "--pool-blank", "0", "--drain", "500ms")
+    client = server.client()
+    assert wait_until(lambda: fill_machine(client), every=0.2), client.good("GET", "/health")
+    tasks = [Begun(server, "echo x >x\n" + OK, key=f"full-{i}") for i in range(4)]
+    assert tasks[0].cancel().status == 202
+    assert tasks[0].bad("CANCELLED")["metadata"]["sandbox_id"] is None
+    server.wait_for_another(server.kill_daemon())
+    assert tasks[1].cancel().status == 202
+    tasks[1].bad("CANCELLED")
+    full = [s["id"] for s in client.again("GET", "/sandbox").json["sandboxes"] if s["id"].startswith("full")]
+    for name in full[:4]:
+        assert client.again("DELETE", f"/sandbox/{name}").status == 200
+    assert tasks[2].good()["metadata"]["resumed"]
+    assert tasks[3].good()["diff"].count("+x\n") == 1
+    assert wait_until(lambda: fill_machine(client), every=0.2), client.good("GET", "/health")
+    waiting = [Begun(server, OK) for _ in range(3)]
+    server.stop()
+    assert not faults(server), faults(server)
+    server.start()
+    for task in waiting:
+        task.bad("CANCELLED")
+    assert not boxes_of_tasks(server)
+    remove_all(server.client())
+
+
+# -- whatever else may go
+
+
+def test_its_sandbox_goes(working, remote):
+    """By whoever may: destroyed, put to sleep, its box killed, while it is cloned and while the agent runs."""
+    server, client = working, working.client()
+    ways = {
+        "destroyed": lambda box: client.good("DELETE", f"/sandbox/{box}"),
+        "asleep": lambda box: client.good("POST", f"/sandbox/{box}/sleep"),
+        "killed": lambda box: kill_box(server, client, box),
+    }
+    for name, way in ways.items():
+        task = Begun(server, "echo x >x\n" + FOREVER).until("message")
+        way(task.box())
+        done = task.bad("SANDBOX_LOST")
+        assert "it begins" in done["logs"] or name == "destroyed", (name, done)
+    for name, way in ways.items():
+        remote.shut()
+        task = Begun(server, OK, repo=remote.hello)
+        remote.wait_for(1)
+        way(task.box())
+        remote.open()
+        answer = task.answer()
+        assert answer.json["error_code"] in ("SANDBOX_LOST", "UNAVAILABLE", "NOT_FOUND", "GIT_FAILED"), (name, answer)
+    assert wait_until(lambda: not boxes_of_tasks(server)), boxes_of_tasks(server)
+
+
+def kill_box(server, client, box):
+    os.kill(guest_of(server, client, box), signal.SIGKILL)
+
+
+def test_its_agent_is_killed(working):
+    server, client = working, working.client()
+    for how in ("signal", "delete", "outside"):
+        task = Begun(server, "echo x >x\n" + FOREVER).until("message")
+        path = f"/sandbox/{task.box()}/processes/agent"
+        if how == "signal":
+            client.good("POST", f"{path}/signal", {"signal": "SIGKILL"})
+        elif how == "delete":
+            client.good("DELETE", path)
+        else:
+            (shell,) = [pid for pid in leaks.tree(server.process.pid) if name_of(pid) == "sh"]
+            os.kill(shell, signal.SIGKILL)
+        task.bad("AGENT_FAILED", "SANDBOX_LOST")
+    assert wait_until(lambda: not boxes_of_tasks(server)), boxes_of_tasks(server)

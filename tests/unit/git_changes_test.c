@@ -511,6 +511,22 @@ CHECK_CASE(broken_repositories)
     }
 }
 
+CHECK_CASE(moments_that_are_dropped)
+{
+    git_moment_free(cloned());
+    struct git_moment *moment = take(kit_path("r"));
+    assert_false(kit_is_clean());
+    git_moment_drop(&kit.sandbox, moment);
+    kit_run();
+    assert_true(kit_is_clean());
+    git_moment_free(moment);
+    kit.started = 0;
+    moment = git_moment_empty("/w");
+    git_moment_drop(&kit.sandbox, moment); // it has nothing
+    assert_int_equal(kit.started, 0);
+    git_moment_free(moment);
+}
+
 CHECK_CASE(moments_that_are_gone)
 {
     (void)kit_sh("mkdir w; echo a > w/a");
@@ -673,6 +689,7 @@ int main(void)
         CASE(too_many_repositories),
         CASE(nothing_is_run),
         CASE(broken_repositories),
+        CASE(moments_that_are_dropped),
         CASE(moments_that_are_gone),
         CASE(large_ones_are_cut),
         CASE(time_is_over),
