@@ -28,8 +28,9 @@ METHOD = """\
 started on the host with the same arguments and variables, the same task on its standard input, in an empty directory and
 with a fresh home that has the same settings, and waited for; in turns with ours. The task is two turns, of which one writes a
 file; ours makes a sandbox for it, gives back the diff, stores the answer and destroys the sandbox. Memory is the most
-seen of the proportional set sizes of all processes (of the server: everything it has started and itself), and of what lies
-in memory file systems beyond what lay there before. *direct* is a call of OpenCode's own API by a program in the same box,
+seen of the proportional set sizes of all processes, and of what lies in memory file systems beyond what lay there before;
+ours is what the server and everything it has started have beyond what they have when idle, with its pool of boxes and
+interpreters. *direct* is a call of OpenCode's own API by a program in the same box,
 timed there. The image is `agents`, made from `host`."""
 
 
@@ -47,8 +48,8 @@ def burst_detail(results):
 
 
 def memory_detail(results):
-    ours, bare = results.values["burst", "memory"], results.values["burst", "bare memory"]
-    return f"{ours:.0f} MiB beside {bare:.0f} MiB"
+    ours, every, bare = (results.values["burst", name] for name in ("memory", "all memory", "bare memory"))
+    return f"{ours:.0f} MiB beside {bare:.0f} MiB; with all that the server has anyway {every:.0f} MiB ({every / bare:.2f}x)"
 
 
 LINES = [
@@ -249,31 +250,33 @@ def many_bare(bare):
 
 
 def many_tasks(ours, serve):
-    failed = 0
+    failed, before = 0, sum(pss_kib(pid) for pid in descendants(serve.pid)) / 1024
     with Memory(lambda: [serve.pid]) as memory:
         with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
             for future in [pool.submit(ours.task) for _ in range(AT_ONCE)]:
                 failed += future.exception() is not None
                 if future.exception():
                     print(f"  {future.exception()}", file=sys.stderr)
-    return memory.most, failed
+    return memory.most - before, memory.most, failed
 
 
 def measure_burst(ours, bare, serve, rounds, results, **_):
     ours.task()
-    took, most, failed = {"tasks": [], "bare": []}, {"ours": [], "bare": []}, 0
+    took, most, failed = {"tasks": [], "bare": []}, {"ours": [], "all": [], "bare": []}, 0
     for _ in range(max(1, rounds // 5)):
         ns, memory = clocked(many_bare, bare)
         took["bare"].append(ns)
         most["bare"].append(memory)
-        ns, (memory, bad) = clocked(many_tasks, ours, serve)
+        ns, (more, memory, bad) = clocked(many_tasks, ours, serve)
         took["tasks"].append(ns)
-        most["ours"].append(memory)
+        most["ours"].append(more)
+        most["all"].append(memory)
         failed += bad
     for name, all_of_it in took.items():
         results.series["burst", name] = series(all_of_it)
     results.values["burst", "failed"] = failed
     results.values["burst", "memory"] = server.median(most["ours"])
+    results.values["burst", "all memory"] = server.median(most["all"])
     results.values["burst", "bare memory"] = server.median(most["bare"])
 
 
@@ -291,8 +294,7 @@ print(time.monotonic_ns() - start if "Four." in json.dumps(answer["parts"]) else
 
 
 def direct(ours, session):
-    argv = ["python3", "-c", DIRECT, session, MESSAGE]
-    answer = ours.call("/sandbox/oc/exec", {"command": argv})
+    answer = ours.call("/sandbox/oc/exec", {"argv": ["python3", "-c", DIRECT, session, MESSAGE]})
     if not answer["stdout"].strip().isdigit():
         raise RuntimeError(f"OpenCode by itself fails: {answer}")
     return int(answer["stdout"])

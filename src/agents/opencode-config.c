@@ -157,7 +157,7 @@ static int take_provider(struct opencode_config *config, const char *id, json_t 
                          const struct known *known, const struct found *found, struct err *err)
 {
     char path[OPENCODE_PATH_MAX + 1];
-    const char *tail, *base = json_string_value(json_object_get(options, "baseURL"));
+    const char *tail = "", *base = json_string_value(json_object_get(options, "baseURL"));
     struct opencode_secret secret = {.format = known != NULL ? known->format : "Bearer {}"};
     (void)snprintf(path, sizeof path, "config.provider.%.40s.options.baseURL", id);
     if (base == NULL && known != NULL && strcmp(known->id, id) == 0)

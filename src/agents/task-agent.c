@@ -319,9 +319,9 @@ void task_agent_ended(struct task *t)
 void task_agent_watch(struct task *t, struct process *p)
 {
     static const struct agent_reader_fns fns = {.message = on_message, .log = on_log};
+    t->has_run = true;
     if (t->process == NULL)
-        t->has_run = true;
-    t->process = process_ref(p);
+        t->process = process_ref(p);
     buf_init(&t->said, SAID_MAX);
     t->reader = agent_reader_new(t->file, &fns, t);
     t->watch = process_watch(p, on_news, t);

@@ -236,7 +236,7 @@ static void write_metadata(struct json *j, const struct task *t, const struct ag
     json_open_object(j);
     show_int(j, "execution_time_ms", (clock_ns() - t->start_ns) / NS_PER_MS);
     show_str(j, "sandbox_id", row != NULL ? row->id : NULL);
-    show_bool(j, "kept", row != NULL && (!t->fresh || t->asked.keep));
+    show_bool(j, "kept", row != NULL && (!t->fresh || (t->asked.keep && t->has_run)));
     show_str(j, "repo", has_repo ? t->cloned.url : t->asked.repo);
     show_str(j, "branch", has_repo && t->cloned.head[0] != '\0' ? t->cloned.head : NULL);
     show_str(j, "commit", has_repo && t->cloned.commit[0] != '\0' ? t->cloned.commit : NULL);

@@ -37,7 +37,8 @@ void task_box_leave(struct task *t)
     if (strcmp(sandbox_request(s), run_id(t->run)) == 0) // of a named one another may have begun
         sandbox_set_request(s, NULL);
     sandbox_idle(s);
-    if (t->fresh && !t->asked.keep && !t->is_left)
+    // What nothing was run in is of no use to anybody.
+    if (t->fresh && !(t->asked.keep && t->has_run) && !t->is_left)
         sandbox_destroy(s, NULL, NULL);
     else if (t->fresh && !t->agents->closing && !t->is_left)
         fresh_left(t->agents, s);

@@ -295,6 +295,7 @@ static void on_ready(void *data)
         on_lost(d);
         return;
     }
+    egress_serve(d->egress);
     fleet_serving(d->fleet);
     log_line(LOG_INFO, "serving", "version", CAY_VERSION, NULL);
 }

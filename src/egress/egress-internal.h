@@ -32,6 +32,7 @@ struct egress {
     struct hop_rules rules;
     struct map outlets; // by key
     uv_timer_t *tick;   // of the notes
+    bool serving;
     struct egress_stats stats;
 };
 

@@ -56,12 +56,22 @@ static const struct reach_events reach_events = {
     .changed = on_changed,
 };
 
-static void on_tick(uv_timer_t *timer)
+static void tick(struct egress *egress)
 {
-    struct egress *egress = timer->data;
     size_t at = 0;
     for (struct outlet *o; (o = map_next(&egress->outlets, &at)) != NULL;)
         outlet_tick(o);
+}
+
+static void on_tick(uv_timer_t *timer)
+{
+    tick(timer->data);
+}
+
+void egress_serve(struct egress *egress)
+{
+    egress->serving = true;
+    tick(egress);
 }
 
 // --- beginning and end

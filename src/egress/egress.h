@@ -32,6 +32,9 @@ struct egress_config {
 // Does not keep the texts. To be called before the fleet tells of its first sandbox: right after
 // fleet_open.
 int egress_open(const struct egress_config *config, struct egress **ret, struct err *err);
+// From now on connections are taken: what boxes ask for has waited until it is known whose work it
+// is.
+void egress_serve(struct egress *egress);
 // Ends all connections. Before the fleet is freed and the mover closed; the loop runs once more.
 void egress_close(struct egress *egress);
 // A secret was changed or removed: nothing of the old value is used from now on.

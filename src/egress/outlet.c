@@ -83,7 +83,7 @@ static void on_accept(uv_poll_t *poll, int status, int events);
 
 static void accept_more(struct outlet *outlet)
 {
-    bool room = outlet->bound && outlet->n_conns < CONNS_MAX;
+    bool room = outlet->egress->serving && outlet->bound && outlet->n_conns < CONNS_MAX;
     model_socket_accept(outlet, room);
     if (outlet->tcp_poll == NULL || room == outlet->accepting)
         return;

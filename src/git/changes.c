@@ -11,7 +11,7 @@ struct changes_work {
     struct snapshot snapshot;
     git_changes_fn fn;
     void *data;
-    bool diff;
+    bool diff, without_binaries;
     char excludes[GIT_PATH_MAX];
     struct buf files;
     struct git_changes found;
@@ -117,10 +117,19 @@ static void cut(struct buf *diff, bool *truncated)
     }
 }
 
+#define WITH_DIFF "--find-renames", "--numstat", "--patch", "--src-prefix=a/", "--dst-prefix=b/"
+
 static void on_compared(struct snapshot *snapshot)
 {
+    static const char *const without_binaries[] = {WITH_DIFF, NULL};
     struct changes_work *w = (struct changes_work *)snapshot;
     struct buf *out = &snapshot->out;
+    bool too_long = snapshot->out_truncated || out->len > GIT_DIFF_MAX;
+    if (w->diff && too_long && !w->without_binaries) { // so that the texts may fit
+        w->without_binaries = true;
+        snapshot_compare_again(snapshot, without_binaries);
+        return;
+    }
     buf_consume(out, show_changes(w, out));
     cut(out, &w->found.truncated);
     w->found.truncated |= w->diff && snapshot->out_truncated;
@@ -132,8 +141,7 @@ static void on_compared(struct snapshot *snapshot)
 
 static void on_taken(struct snapshot *snapshot)
 {
-    static const char *const with_diff[] = {"--find-renames",  "--numstat",       "--patch",
-                                            "--src-prefix=a/", "--dst-prefix=b/", NULL};
+    static const char *const with_diff[] = {WITH_DIFF, "--binary", NULL}; // for `git apply`
     static const char *const without[] = {"--find-renames", "--numstat", NULL};
     bool diff = ((struct changes_work *)snapshot)->diff;
     snapshot_compare(snapshot, diff ? with_diff : without, on_compared);

@@ -36,8 +36,9 @@ struct git_work *git_moment_take(struct db *db, struct sandbox *s, const char *d
 void git_moment_drop(struct sandbox *s, const struct git_moment *moment);
 
 struct git_changes {
-    struct buf
-        *diff;      // text, "" if it was not asked for; binary files as git's "Binary files differ"
+    // Text, "" if it was not asked for. `git apply` takes it, binary files too; where it would be
+    // too long with these they are git's "Binary files differ".
+    struct buf *diff;
     bool truncated; // there was more than GIT_DIFF_MAX
     // JSON array of {"path", "status": "added|modified|deleted|renamed", "old"?, "added",
     // "removed"} (lines; null for binary files); paths below the directory's repository

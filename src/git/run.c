@@ -204,7 +204,7 @@ static void clean_up(struct git_work *work)
             argv[n++] = work->litter[i];
     }
     const struct exec_request rm = {
-        .argv = argv, .envp = env, .cwd = "/", .timeout_ms = GIT_TIMEOUT_MS};
+        .argv = argv, .envp = env, .cwd = "/", .timeout_ms = GIT_TIMEOUT_MS, .ends_rest = true};
     struct err ignored;
     if (n > 3)
         (void)exec_start(work->s, &rm, on_ignored, NULL, &ignored);
@@ -307,6 +307,7 @@ static void start(struct git_work *work, const struct list *argv, git_step_fn ne
         .stdin_data = work->input,
         .stdin_len = work->input_len,
         .timeout_ms = left > 1 ? left : 1,
+        .ends_rest = true, // the program may be somebody else's by now
     };
     unsigned step = ++work->step;
     work->refs++; // it may be over before exec_start returns

@@ -56,6 +56,8 @@ void snapshot_take(struct snapshot *snapshot, void (*taken)(struct snapshot *sna
 // with NULL): into `out`.
 void snapshot_compare(struct snapshot *snapshot, const char *const *options,
                       void (*compared)(struct snapshot *snapshot));
+// Once more, when it has compared, with other options.
+void snapshot_compare_again(struct snapshot *snapshot, const char *const *options);
 
 // One of `git diff-index --raw -z`.
 struct change {

@@ -422,3 +422,10 @@ void snapshot_compare(struct snapshot *snapshot, const char *const *options,
     snapshot->compared = compared;
     run_compare(snapshot);
 }
+
+void snapshot_compare_again(struct snapshot *snapshot, const char *const *options)
+{
+    snapshot->mended = true; // what was to be mended has been
+    snapshot->options = options;
+    run_compare(snapshot);
+}

@@ -324,6 +324,8 @@ void guest_exec(struct guest *guest, const struct guest_exec *msg, size_t len, s
 
 static void signal_all(struct exec *exec, int sig)
 {
+    if (is_usable(exec)) // it has left nobody
+        return;
     if (sig == SIGKILL && !weaken(WEAKEN_CGROUPKILL))
         kill_all(exec);
     else if (exec->state == EXEC_RUNNING)

@@ -5,6 +5,7 @@
 #include "sandbox/exec.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -31,7 +32,7 @@ struct exec {
     int64_t begun_ns;
     struct stream out, err;
     uv_poll_t in_poll;
-    bool in_watched;
+    bool in_watched, ends_rest;
     char *in;
     size_t in_len, in_at;
     uv_timer_t timer;
@@ -208,6 +209,14 @@ static void on_failed(void *data, const struct err *err)
     fn(fn_data, NULL, &copy);
 }
 
+static void end_rest(const struct exec *exec)
+{
+    struct err ignored; // a box that cannot be told has ended, or will be by whoever waits for it
+    struct guest_peer guest = job_guest(exec->job);
+    if (exec->ends_rest && guest.sock >= 0)
+        (void)guest_send_signal(guest, job_id(exec->job), SIGKILL, &ignored);
+}
+
 static void finish(struct exec *exec, const struct job_end *end)
 {
     struct fleet *fleet = exec->s->fleet;
@@ -220,6 +229,7 @@ static void finish(struct exec *exec, const struct job_end *end)
     };
     fleet_count_end(fleet, end->reason);
     fleet_time(fleet, TIMING_EXEC, result.duration_ns);
+    end_rest(exec);
     exec->fn(exec->data, &result, NULL);
     release(exec);
 }
@@ -261,6 +271,7 @@ static struct exec *exec_new(struct sandbox *s, const struct exec_request *reque
     exec->fn = fn;
     exec->data = data;
     exec->begun_ns = clock_ns();
+    exec->ends_rest = request->ends_rest;
     exec->out.fd = exec->err.fd = -1;
     buf_init(&exec->out.buf, EXEC_OUTPUT_MAX);
     buf_init(&exec->err.buf, EXEC_OUTPUT_MAX);

@@ -23,6 +23,7 @@ struct exec_request {
     size_t stdin_len;
     int64_t timeout_ms; // 0: none
     uint32_t uid, gid;
+    bool ends_rest; // what it leaves running ends with it, however it hides
 };
 
 struct exec_result {

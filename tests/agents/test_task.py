@@ -217,7 +217,7 @@ def test_clones_that_fail(tasks, remote):
     tasks.post(OK, repo=f"{remote.url}/open/none.git").error(404, "GIT_REPO_NOT_FOUND")
     body = {**tasks.body(OK, repo=f"{remote.url}/open/hello.git"), "branch": "nowhere"}
     tasks.api("POST", "/execute", body).error(404, "GIT_BRANCH_NOT_FOUND", "nowhere")
-    tasks.post(OK, repo=f"http://{HOST}:1/x.git").error(502, "GIT_CLONE_FAILED")
+    tasks.post(OK, repo=f"http://{HOST}:1/x.git", keep=True).error(502, "GIT_CLONE_FAILED")
     for url in ("file:///etc", "ext::sh -c id", "http://user:word@127.0.0.2/x.git", "-u", "http://127.0.0.2/../x"):
         tasks.post(OK, repo=url).error(400, "INVALID_REQUEST", "repo")
 

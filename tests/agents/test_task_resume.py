@@ -48,7 +48,7 @@ def tasks():
         os.mkdir(f"{top}/data")
         agents = write_agents(f"{top}/agents")
         os.chmod(agents, 0o755)
-        server = Server(f"{top}/data", "--agents", agents, "--egress-private", "127.0.0.0/8", env=model.env())
+        server = Server(f"{top}/data", "--agents", agents, "--egress-private", "127.0.0.0/8", "--drain", "1s", env=model.env())
         yield Tasks(server)
         end(server)
 
@@ -156,6 +156,15 @@ def test_the_same_key_never_runs_it_twice(tasks):
     assert done_once(tasks, request)["diff"].count("+x\n") == 1
     listed = tasks.api.ok("GET", "/execute?limit=10&kind=task")["results"]
     assert [r["question"] for r in listed].count(body["task"]) == 1
+
+
+def test_a_server_that_is_stopped_ends_its_tasks(tasks):
+    request, box = tasks.begin("sleep 1000\n")
+    assert tasks.server.stop() == 0
+    tasks.server.start()
+    reply = tasks.api("GET", f"/execute/{request}")
+    assert reply.status == 200 and reply.json["error_code"] == "CANCELLED", reply
+    eventually(lambda: tasks.is_gone(box))
 
 
 def test_nothing_is_left(tasks):

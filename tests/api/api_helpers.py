@@ -178,8 +178,8 @@ class Client:
 class Server:
     """`cay serve` on a free port and a data directory of its own."""
 
-    def __init__(self, data, *flags, env=None, program=CAY):
-        self.program = program
+    def __init__(self, data, *flags, env=None, program=None):
+        self.program = program or CAY
         self.env = env or {}
         self.data = pathlib.Path(data)
         os.chmod(self.data, 0o711)

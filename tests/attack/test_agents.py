@@ -706,27 +706,27 @@ LIES = {
 }
 
 
-def test_programs_that_it_has_replaced(tasks, repo):
-    """Git in a box is the box's: what it says is looked at like everything else that comes out of there."""
-    def one(how):
-        fake = shlex.quote(FAKE % LIES[how])
-        script = f"printf %s {fake} > /tmp/fake; chmod 755 /tmp/fake\nfor p in git sh bash rm cp; do cp /tmp/fake /usr/local/bin/$p; done; cp /tmp/fake /usr/bin/git\n"
-        return how, tasks.run(script + OK, repo=repo)
+def replaced(tasks, how, number):
+    """A sandbox whose programs are first looked for where its agent may write, and a task that puts some there."""
+    box = f"replaced-{number}"
+    tasks.api.ok("PUT", f"/sandbox/{box}", {"env": {"PATH": "/workspace/bin:/usr/bin:/bin"}})
+    fake = shlex.quote(FAKE % LIES[how])
+    script = f"mkdir -p bin; printf %s {fake} > bin/git; chmod 755 bin/git; for p in sh bash rm cp env; do cp bin/git bin/$p; done\n"
+    return box, tasks.run(script + OK, sandbox_id=box)
 
+
+def test_programs_that_it_has_replaced(tasks):
+    """Git in a box is the box's: what it says is looked at like everything else that comes out of there. And whatever it
+    starts ends with it."""
     with Watch(tasks.api) as watch:
-        results = at_once(*(lambda how=how: one(how) for how in LIES))
-    for how, done in results:
-        assert done["success"], (how, done)
-        assert len(done["diff"]) < 17 * MB
+        results = at_once(*(lambda n=n, how=how: replaced(tasks, how, n) for n, how in enumerate(LIES)))
+    for how, (box, done) in zip(LIES, results):
+        assert done["success"] and len(done["diff"]) < 17 * MB, (how, done)
+        assert "diff-index" in tasks.api.exec(box, {"argv": ["/usr/bin/cat", "/tmp/called"]})["stdout"], how
+        count = {"argv": ["/usr/bin/pgrep", "-c", "-f", "^sleep 1234"]}
+        eventually(lambda box=box, count=count: tasks.api.exec(box, count)["stdout"] == "0\n")
+        tasks.api.ok("DELETE", f"/sandbox/{box}")
     assert watch.grown < 500 * MB, watch.grown
-
-
-def test_what_a_replaced_git_leaves_running(tasks):
-    """It was started by us, and is nobody's agent; with a sandbox that stays it would stay, too."""
-    fake = shlex.quote(FAKE % "exit 0")
-    done = tasks.run(f"printf %s {fake} > /usr/local/bin/git; chmod 755 /usr/local/bin/git\n" + OK, keep=True)
-    with kept(tasks, done) as run:
-        eventually(lambda: run("ps -eo args= | grep -c '[s]leep 1234' || :") == "0\n")
 
 
 def test_a_great_many_files(tasks, repo):
@@ -789,3 +789,176 @@ def test_what_a_terminal_is_shown(tasks, repo):
     assert b"over" in written and b"said" in written, written
     for evil_bytes in (b"\x1b]", b"\x07", b"\x1b[2J", b"\x9b2J", b"\x1b[31m"):
         assert evil_bytes not in written.replace("\u202e".encode(), b""), written
+
+
+# --- clients
+
+
+def tenant_of(tasks, **more):
+    made = tasks.api.ok("POST", "/tokens", {"name": f"asker-{next(numbers)}", **more})
+    return Client(tasks.server, made["token"])
+
+
+def test_a_token_in_the_body(tasks):
+    """It lets in as the header does, from nowhere else, and is written down nowhere."""
+    own = tenant_of(tasks)
+    body = {**tasks.body(OK), "auth_token": own.token}
+    nobody = Client(tasks.server, None)
+    done = nobody("POST", "/execute", body)
+    assert done.status == 200 and done.json["success"], done
+    assert own("GET", f"/execute/{done.json['request_id']}").status == 200
+    assert nobody("GET", f"/execute/{done.json['request_id']}").status == 401
+    for wrong in ("", "x", own.token[:-1], own.token + "x", own.token.upper(), f"Bearer {own.token}", 7, None, True, [own.token],
+                  {"a": own.token}, own.token + "\0", "x" * 100_000, "\u0000"):  # fmt: skip
+        assert nobody("POST", "/execute", {**body, "auth_token": wrong}).status in (400, 401), wrong
+    # Whose it is when both are there: the header's, or nobody's.
+    reply = own("POST", "/execute", {**body, "auth_token": "wrong"})
+    assert reply.status in (200, 400, 401), reply
+    assert Client(tasks.server, "wrong")("POST", "/execute", body).status == 401
+    text = json.dumps(tasks.body(OK))
+    for sly in (f'{{"options": {{"auth_token": "{own.token}"}}, {text[1:]}', f'{{"x": "auth_token", "y": "{own.token}", {text[1:]}',
+                f'{{"\\u0061uth_token": "{own.token}", {text[1:]}', f'[{{"auth_token": "{own.token}"}}]',
+                f'{{"auth_token": "wrong", "auth_token": "{own.token}", {text[1:]}', f'"auth_token": "{own.token}"',
+                f'{{{{"auth_token": "{own.token}"}}'):  # fmt: skip
+        assert nobody("POST", "/execute", sly).status in (400, 401), sly
+    for path in ("/sandbox", "/tokens", "/secrets/x"):
+        assert nobody("POST" if path != "/secrets/x" else "PUT", path, {"auth_token": own.token}).status == 401
+    for path in [tasks.server.log_path, *(tasks.server.data / "daemon").glob("cay.db*")]:
+        assert own.token.encode() not in path.read_bytes(), path
+
+
+def test_strangers_with_large_bodies(tasks):
+    """Somebody unknown may send a body for the token in it, but not fill the daemon with them, nor keep others out."""
+    body = b'{"task": "' + b"x" * (30 * MB)
+    head = b"POST /execute HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    with Watch(tasks.api) as watch, contextlib.ExitStack() as stack:
+        for n in range(60):
+            s = stack.enter_context(raw_connect(tasks.server))
+            s.settimeout(0.2)
+            with contextlib.suppress(OSError):
+                s.sendall(head % (len(body) if n % 2 else 2 * MB) + body[: MB - 1])
+        assert tasks.good(OK)["success"]
+    assert watch.grown < 150 * MB and watch.worst < 20, (watch.grown, watch.worst)
+    assert raw(tasks.server, head % len(body)).status in (401, 413)
+
+
+def test_another_tenant_s(tasks, remote):
+    """A task, its answer, its sandbox, its secret: for others there are none of them."""
+    alice, mallory = tenant_of(tasks), tenant_of(tasks)
+    alice.ok("PUT", "/sandbox/hers", {})
+    alice.ok("PUT", "/secrets/hergit", {"value": f"{USER}:{PASSWORD}", "upstream": remote.url, "format": "Basic {basic}"})
+    body = tasks.body("sleep 2; echo mine\n" + OK)
+    with alice.stream("POST", "/execute", body, {"Idempotency-Key": "one"}) as stream:
+        request = next(iter(stream)).data["request_id"]
+        for method in ("GET", "DELETE"):
+            mallory(method, f"/execute/{request}").error(404, "NOT_FOUND")
+        assert stream.until("done")[-1].data["success"]
+    mallory("GET", f"/execute/{request}").error(404, "NOT_FOUND")
+    assert mallory.ok("GET", "/execute")["results"] == []
+    tries = [{"sandbox_id": "hers"}, {"secret": "hergit"}, {"sandbox_id": "hers", "secret": "hergit"}, {"image": "../agents"},
+             {"image": "agents/../agents"}, {"image": "/etc"}, {"image": ""}, {"image": "a\0b"}]  # fmt: skip
+    for options in tries:
+        repo = f"{remote.url}/private/closed.git" if "secret" in options else None
+        reply = mallory("POST", "/execute", tasks.body(OK, repo=repo, **options))
+        assert reply.status in (400, 404), (options, reply)
+    # Its key is its own, and means one thing.
+    assert mallory("POST", "/execute", tasks.body("echo other\n" + OK), {"Idempotency-Key": "one"}).json["request_id"] != request
+    again = alice("POST", "/execute", body, {"Idempotency-Key": "one"})
+    assert again.json["request_id"] == request
+    assert alice("POST", "/execute", tasks.body("echo other\n" + OK), {"Idempotency-Key": "one"}).status in (409, 422)
+    assert {b["id"] for b in alice.ok("GET", "/sandbox")["sandboxes"]} == {"hers"}
+    alice.ok("DELETE", "/sandbox/hers")
+
+
+def test_components_that_are_somewhere_else(tasks, repo):
+    """A name is one in the server's folder, and nothing that lies elsewhere."""
+    assert "Good." in tasks.good("cat .claude/agents/good.md\n" + OK, repo=repo, components={"agents": ["good"]})["logs"]
+    for name in ("link", "away/passwd", "pipe", "folder", "../../secret", "../secret", "/etc/passwd", "deep/../good", "./good", "", ".",
+                 "..", "good.md", "good\0", "good\n", "%2e%2e/secret", "deep//x", "a" * 5000, "~/x", "$HOME"):  # fmt: skip
+        reply = tasks.post(OK, components={"agents": [name]})
+        assert reply.status in (400, 404) and b"planted-beside" not in reply.body and b"root:" not in reply.body, (name, reply)
+        reply = tasks.post(OK, components={"agents": [{"name": name, "content": "x"}]})
+        assert reply.status == 400 or name in ("link", "away/passwd", "pipe", "folder", "good.md"), (name, reply)
+    for files in ({"../x": "y"}, {"/etc/x": "y"}, {".claude/../x": "y"}, {".claude/hooks/../../x": "y"}, {"a/b": "y"}, {".claude/settings.json": "y"}):
+        reply = tasks.post(OK, components={"hooks": [{"name": "h", "content": {"hooks": {}}, "files": files}]})
+        assert reply.status == 400, (files, reply)
+
+
+def test_too_many_components(tasks):
+    for parts in (
+        {"agents": [{"name": f"a{n}", "content": "x"} for n in range(10_000)]},
+        {"agents": ["good"] * 10_000},
+        {"agents": [{"name": "a", "content": "x" * (8 * MB)}]},
+        {"mcps": [{"name": "m", "content": {"mcpServers": {str(n): {"command": "x"} for n in range(20_000)}}}]},
+        {"settings": [{"name": "s", "content": "{" + '"a":{' * 5000 + "}" * 5001}]},
+        {"settings": [{"name": "s", "content": "[" * 1_000_000}]},
+        {"unknown": []}, {"agents": {}}, {"agents": [[]]}, {"agents": [7]}, [], "x", {"agents": [{"name": "a", "content": "a\0b"}]},
+        {"hooks": [{"name": "h", "content": {"hooks": []}}]}, {"mcps": [{"name": "m", "content": {"mcpServers": {"a": "b"}}}]},
+    ):  # fmt: skip
+        reply = tasks.post(OK, components=parts)
+        assert reply.status in (400, 413), (str(parts)[:80], reply)
+    deep = '{"task": "x", "options": {"components": ' + '{"a":' * 100_000 + "1" + "}" * 100_000 + "}}"
+    assert tasks.api("POST", "/execute", deep).status == 400
+
+
+def test_links_in_a_repository(tasks, remote):
+    """What is put in goes through them, in the box: no link leads out of it."""
+    path = f"{remote.root}/open/links.git"
+    remote.repo("open/links.git")
+    for link, target in ((".claude", "/etc"), (".mcp.json", "/proc/1/environ"), ("sub", "/etc"), ("up", "../../..")):
+        os.symlink(target, f"{path}.work/{link}")
+    remote.repo("open/links.git", {"x": "x\n"})
+    url = f"{remote.url}/open/links.git"
+    parts = {"agents": [{"name": "planted", "content": "planted"}]}
+    done = tasks.api("POST", "/execute", tasks.body("ls -l /etc/agents\n" + OK, repo=url, components=parts))
+    assert done.status == 200 and "planted.md" in done.json["logs"] or done.status == 400, done
+    assert not os.path.exists("/etc/agents")
+    reply = tasks.post(OK, repo=url, components={"mcps": [{"name": "m", "content": {"mcpServers": {"m": {"command": "x"}}}}]})
+    assert reply.status in (200, 400, 403, 409) and b"PATH=" not in reply.body, reply
+    for where in ("sub", "up", "/workspace/links/sub", "/workspace/links/up/etc"):
+        done = tasks.post("pwd -P; echo x > planted-by-a-task\n" + OK, repo=url, working_dir=where)
+        assert done.status in (200, 400), done
+        assert "root:x:" not in done.body.decode() and "/etc/passwd" not in done.body.decode()
+    for where in ("/etc", "/workspace/../etc", "..", "a/../..", "/", "", "/workspacex", "x\0", "x\n", ".", "/proc/self/cwd", "//etc", "/workspace/./x"):
+        assert tasks.post(OK, repo=url, working_dir=where).status == 400, where
+    assert not os.path.exists("/etc/planted-by-a-task")
+
+
+SPECIAL = ("/dev/zero", "/dev/stdin", "/proc/kmsg", "/proc/self/mem", "/sys/kernel/notes", "/tmp/pipe", "/proc/1/root/etc/shadow")
+
+
+def test_special_files_in_a_sandbox(tasks):
+    """Components are merged with what is there, which may be anything but a file."""
+    tasks.api.ok("PUT", "/sandbox/special", {})
+    parts = {"mcps": [{"name": "m", "content": {"mcpServers": {"m": {"command": "x"}}}}]}
+    for path in SPECIAL:
+        tasks.api.exec("special", f"cd /workspace; rm -rf .mcp.json .claude /tmp/pipe; mkfifo /tmp/pipe; ln -s {path} .mcp.json")
+        reply = tasks.post(OK, sandbox_id="special", components=parts, timeout=20000)
+        assert reply.status in (200, 400, 403, 409, 413), (path, reply)
+    tasks.api.ok("DELETE", "/sandbox/special")
+
+
+def test_odd_requests(tasks, repo):
+    options = [
+        {"network": "host"}, {"network": {"allow": ["*"], "deny": 7}}, {"network": {"allow": ["127.0.0.1"] * 10_000}}, {"network": 7},
+        {"memory": -1}, {"memory": "1e99"}, {"memory": "999999t"}, {"timeout": 0}, {"timeout": 10**18}, {"max_turns": 0}, {"max_turns": 1.5},
+        {"budget": {"usd": -1}}, {"budget": {"usd": 1e400}}, {"budget": {"tokens": "x"}}, {"permission_mode": "--x"}, {"agent": "../claude"},
+        {"agent": "claude\0"}, {"agent": "Claude"}, {"model": "--x"}, {"model": "a b"}, {"system_prompt": "a\0b"}, {"uid": 0}, {"privileged": True},
+        {"sandbox_id": "../x"}, {"sandbox_id": ""}, {"secret": "../x"}, {"secret": "anthropic"}, {"keep": "yes"}, {"env": {"A": "b"}},
+    ]  # fmt: skip
+    for more in options:
+        body = json.dumps(tasks.body(OK, repo=repo, **more)).replace("Infinity", "1e400")
+        reply = tasks.api("POST", "/execute", body)
+        assert reply.status in (400, 404), (more, reply)
+    for task in ("", " ", "\n", "a\0b", 7, None, ["x"], "x" * (2 * MB)):
+        assert tasks.api("POST", "/execute", {"task": task}).status in (400, 413), str(task)[:20]
+    assert tasks.api("POST", "/execute", {"task": "x", "question": "y"}).status == 400
+
+
+def test_a_network_that_was_asked_for_is_a_policy_like_others(tasks, evil):
+    """What the server does not let boxes reach, no task gets to."""
+    script = f"curl -fsS -m 5 {evil.url}/; curl -fsS -m 5 http://127.0.0.1:{tasks.server.port}/health; curl -fsS -m 5 http://169.254.169.254/\n"
+    for network in ({"allow": [f"{EVIL}:*", "127.0.0.1:*", "169.254.169.254"]}, "internet"):
+        done = tasks.run("exec 2>&1\n" + script + OK, network=network)
+        assert done["logs"].count("403") == 3 or "health" not in done["logs"], done["logs"]
+        assert '"ok"' not in done["logs"]

@@ -4,9 +4,11 @@ what its task says. Each asks the model with words of its own, so that the stand
 
 import contextlib
 import itertools
+import json
 import os
 import pathlib
 import random
+import re
 import sqlite3
 import sys
 import threading
@@ -23,6 +25,7 @@ import git_server  # noqa: E402  pylint: disable=wrong-import-position
 from task_helpers import AGENTS, OK  # noqa: E402  pylint: disable=wrong-import-position
 
 numbers = itertools.count(1)
+RUN = re.compile(r"run=[-0-9a-f]{36}\.")
 SAY = """echo '{"type": "say", "text": "it begins"}'\n"""
 OURS = {
     "asking": AGENTS["shell"].replace("components claude", "components claude\nneeds   model\nmemory  128m"),
@@ -40,12 +43,21 @@ def write_agents(folder):
 
 
 def ask(word):
-    """Asks the model once, and writes down that it did."""
-    body = f'{{"model": "claude-sonnet-5-5", "max_tokens": 100, "messages": [{{"role": "user", "content": "{word}. [[usage: in=7 out=3]] [[text: hi]]"}}]}}'
+    """Asks the model, again where that broke, and writes down that it did. Each run has a name of its own."""
+    says = f"{word}. run=$run. [[usage: in=7 out=3]] [[text: hi]]"
+    body = f'{{"model": "claude-sonnet-5-5", "max_tokens": 100, "messages": [{{"role": "user", "content": "{says}"}}]}}'.replace('"', '\\"')
+    curl = "curl -sSf -o /dev/null --max-time 30 --unix-socket /run/cay/anthropic.sock http://localhost/v1/messages"
     return (
-        "curl -sS -o /dev/null --max-time 30 --unix-socket /run/cay/anthropic.sock http://localhost/v1/messages"
-        f" -H 'anthropic-version: 2023-06-01' --json '{body}' && echo {word} >>asked\n"
+        "read -r run </proc/sys/kernel/random/uuid; n=0\n"
+        f"""until {curl} -H 'anthropic-version: 2023-06-01' --json "{body}" || [ $n = 100 ]; do n=$((n+1)); sleep 0.05; done\n"""
+        f"echo {word} >>asked\n"
     )
+
+
+def runs_of(model, word):
+    """(by how many runs it was asked, how often, how often to the end)."""
+    asked = [r for r in model.requests(f"{word}.") if r["path"] == "/v1/messages"]
+    return len({RUN.search(json.dumps(r["body"])).group() for r in asked}), len(asked), len([r for r in asked if r["state"] == "done"])
 
 
 class Gate(git_server.Handler):
@@ -97,7 +109,7 @@ class Begun:
         if repo is not None:
             self.body["repo"] = repo
         self.headers = {"Idempotency_Key": key} if key is not None else {}
-        self.events, self.status = [], None
+        self.events, self.status, self.other = [], None, None
         self.thread = threading.Thread(target=self.read, daemon=True)
         self.thread.start()
         assert wait_until(lambda: self.events or self.status not in (None, 200)), self.status
@@ -128,9 +140,16 @@ class Begun:
         return None
 
     def client_now(self):
-        if not hasattr(self, "other"):
+        """Another one: that of the stream is at work."""
+        if self.other is None:
             self.other = self.server.client()
         return self.other
+
+    def close(self):
+        self.leave()
+        self.client.close()
+        if self.other is not None:
+            self.other.close()
 
     def answer(self):
         """Once it has one: the whole answer."""
@@ -145,11 +164,13 @@ class Begun:
     def good(self):
         answer = self.answer()
         assert answer.status == 200 and answer.json["success"], answer
+        self.close()
         return answer.json
 
     def bad(self, *codes):
         answer = self.answer()
         assert answer.json["error_code"] in codes and not answer.json.get("success"), (codes, answer)
+        self.close()
         return answer.json
 
     def cancel(self):
@@ -201,6 +222,7 @@ class Tasker(threading.Thread):
         self.join(PATIENCE * 3)
         assert not self.is_alive(), f"{self.name} hangs"
         assert self.failure is None, self.failure
+        self.client.close()
 
     def step(self):
         word = f"{self.name}-{os.getpid()}-{next(numbers)}"
@@ -252,7 +274,7 @@ class Tasker(threading.Thread):
         with contextlib.suppress(OSError, Broken):
             client.connect()
             headers = {"Authorization": f"Bearer {self.server.token}"}
-            client.connection.request("POST", "/execute", __import__("json").dumps(body), headers)
+            client.connection.request("POST", "/execute", json.dumps(body), headers)
             time.sleep(self.chance.random() * 0.3)
         client.close()
         return self.find(word), "left"
@@ -308,8 +330,8 @@ def check_all(server, model, taskers):
     spent = spent_of(server)
     for tasker in taskers:
         for word, request, kind, was in tasker.tasks:
-            asked = len(model.messages(f"{word}."))
-            assert asked <= 2, (word, kind, was, asked)  # a call that broke is not made again by curl
+            runs, asked, _ = runs_of(model, word)
+            assert runs <= 1, (word, kind, was, runs)
             rows = [row for row in results.values() if f"echo {word} " in row["question"]]
             assert len(rows) <= 1, rows
             if request is None or not rows:
@@ -318,7 +340,8 @@ def check_all(server, model, taskers):
             calls, tokens_in, tokens_out = spent.get(request, (0, 0, 0))
             assert calls <= asked and (tokens_in, tokens_out) == (7 * calls, 3 * calls), (word, calls, asked)
             if rows[0]["state"] == "done" and rows[0]["success"]:
-                assert (rows[0]["input_tokens"], rows[0]["output_tokens"]) == (tokens_in, tokens_out), rows
+                told = (rows[0]["input_tokens"], rows[0]["output_tokens"])
+                assert told == (tokens_in, tokens_out), (kind, was, told, tokens_in, calls, asked, rows)
     client.close()
 
 

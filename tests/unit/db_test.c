@@ -97,7 +97,8 @@ CHECK_CASE(an_older_one)
     db_close(kit_db);
     kit_db = NULL;
     kit_exec("DROP TABLE results; DROP TABLE held; DROP TABLE spend; DROP TABLE spend_hours;"
-             "DROP TABLE codes; DROP TABLE opencode; DROP INDEX sandboxes_due;"
+             "DROP TABLE codes; DROP TABLE opencode; DROP TRIGGER secrets_of_sandbox;"
+             "DROP INDEX sandboxes_due;"
              "ALTER TABLE sandboxes DROP COLUMN destroy_after_ms;"
              "ALTER TABLE sandboxes DROP COLUMN budget_cost;"
              "ALTER TABLE sandboxes DROP COLUMN budget_tokens;"

@@ -151,12 +151,25 @@ CHECK_CASE(an_empty_directory)
             "{\"path\":\"link\",\"status\":\"added\",\"added\":1,\"removed\":0},"
             "{\"path\":\"x\",\"status\":\"added\",\"added\":1,\"removed\":0},"
             "{\"path\":\"zero\",\"status\":\"added\",\"added\":0,\"removed\":0}]");
-    assert_non_null(strstr(seen.diff, "Binary files /dev/null and b/bin differ"));
+    assert_non_null(strstr(seen.diff, "GIT binary patch\nliteral 3\n"));
     assert_non_null(strstr(seen.diff, "new file mode 100755"));
     assert_non_null(strstr(seen.diff, "new file mode 120000"));
     assert_int_equal(kit.started, 4);
     assert_true(kit_is_clean());
     assert_string_equal(kit_sh("ls -A w"), "bin\nd\nhollow\nlink\npipe\nx\nzero");
+}
+
+CHECK_CASE(binaries_that_leave_no_room)
+{
+    struct git_moment *moment = git_moment_empty(kit_path("w"));
+    (void)kit_sh("mkdir w; cd w; head -c 9000000 /dev/urandom > bin; echo x > x");
+    look_since(moment);
+    must_be("[{\"path\":\"bin\",\"status\":\"added\",\"added\":null,\"removed\":null},"
+            "{\"path\":\"x\",\"status\":\"added\",\"added\":1,\"removed\":0}]");
+    assert_non_null(strstr(seen.diff, "Binary files /dev/null and b/bin differ"));
+    assert_non_null(strstr(seen.diff, "\n+x\n"));
+    assert_false(seen.truncated);
+    assert_true(kit_is_clean());
 }
 
 CHECK_CASE(names_of_all_kinds)
@@ -676,6 +689,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(an_empty_directory),
+        CASE(binaries_that_leave_no_room),
         CASE(names_of_all_kinds),
         CASE(a_clone),
         CASE(the_diff_can_be_applied),

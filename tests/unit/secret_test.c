@@ -119,6 +119,38 @@ CHECK_CASE(replaced_and_deleted)
     MUST_BE(secrets_get(store, 1, "github", &got, &err), 0);
 }
 
+static void check_for(int64_t sandbox, const char *value)
+{
+    struct secret got = {0};
+    MUST_BE(secrets_get_for(store, 1, sandbox, "github", &got, &err), 1);
+    assert_string_equal(got.value, value);
+    secret_done(&got);
+}
+
+CHECK_CASE(of_one_sandbox)
+{
+    int64_t a = kit_sandbox("a"), b = kit_sandbox("b");
+    struct secret got = {0};
+    struct secret_put own = plain;
+    own.value = "tok-own";
+    own.sandbox = a;
+    assert_true(put(&own));
+    assert_false(put(&own));
+    check_for(a, "Bearer tok-own");
+    MUST_BE(secrets_get_for(store, 1, b, "github", &got, &err), 0);
+    MUST_BE(secrets_get_for(store, 2, a, "github", &got, &err), 0);
+    assert_true(put(&plain));
+    check_for(a, "Bearer tok-own");
+    check_for(b, "Bearer tok-123");
+    MUST_BE(secrets_have_own(store, 1, a, "github", &err), 1);
+    MUST_BE(secrets_have_own(store, 1, b, "github", &err), 0);
+    MUST(db_sandbox_del(kit_db, b, &err));
+    check_for(a, "Bearer tok-own");
+    MUST(db_sandbox_del(kit_db, a, &err));
+    MUST_BE(secrets_have_own(store, 1, a, "github", &err), 0);
+    MUST_BE(secrets_have(store, 1, "github", &err), 1);
+}
+
 CHECK_CASE(survives_a_restart)
 {
     (void)put(&plain);
@@ -458,7 +490,8 @@ CHECK_CASE(not_without_end)
 }
 
 CHECK_MAIN(CASE(comes_back_as_a_header), CASE(forms), CASE(replaced_and_deleted),
-           CASE(survives_a_restart), CASE(not_in_the_files), CASE(rows_cannot_be_exchanged),
-           CASE(equal_values_are_not_equal_rows), CASE(the_key_file), CASE(a_lost_key_and_another),
-           CASE(a_key_that_was_half_made), CASE(names), CASE(values), CASE(headers_and_formats),
-           CASE(upstreams), CASE(not_without_end))
+           CASE(of_one_sandbox), CASE(survives_a_restart), CASE(not_in_the_files),
+           CASE(rows_cannot_be_exchanged), CASE(equal_values_are_not_equal_rows),
+           CASE(the_key_file), CASE(a_lost_key_and_another), CASE(a_key_that_was_half_made),
+           CASE(names), CASE(values), CASE(headers_and_formats), CASE(upstreams),
+           CASE(not_without_end))
