@@ -82,6 +82,8 @@ int component_find(int dir_fd, const char *folder, const char *name, const char 
     if (r == -EFBIG)
         return err_set(err, ERR_INVALID, "%s/%s%s is larger than a component may be", folder, name,
                        ending);
+    if (r == -ELOOP || r == -EINVAL)
+        return err_set(err, ERR_INVALID, "%s/%s%s is a link, or no file", folder, name, ending);
     if (r < 0)
         return err_sys(err, -r, "%s/%s%s cannot be read", folder, name, ending);
     return 1;

@@ -83,6 +83,13 @@ def test_a_large_change_is_cut_and_says_so(tasks):
     assert done["diff"].endswith("\n") and tasks.names(done) == {"big": "added"}
 
 
+def test_a_long_list_of_files_is_cut_and_says_so(tasks):
+    script = "python3 -c \"[open('[' + 'é{' * 60 + '%05d' % n, 'w').close() for n in range(9500)]\"\n"
+    done = tasks.good(script + OK, include_diff=False)
+    assert done.get("files_truncated") and 1000 < len(done["files"]) < 9500, done["warnings"]
+    assert all(f["status"] == "added" for f in done["files"])
+
+
 def test_its_stream(tasks, repo):
     script = 'echo \'{"type": "say", "text": "hello"}\'; echo aside; echo trouble >&2\n' + OK
     with tasks.stream(script, repo=repo) as stream:

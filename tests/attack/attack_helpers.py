@@ -86,6 +86,7 @@ BODIES = {
     "gitStatus": None,
     "gitDiff": None,
     "gitCommit": {"message": "harm"},
+    "listAgents": None,
     "sendMessage": {"message": "harm"},
     "openPort": {"port": 3000},
     "listPorts": None,
@@ -101,6 +102,9 @@ BODIES = {
     "putTenant": {"sandboxes": 1},
     "getTenant": None,
 }
+
+# Fields that are not of that body: by the route's name and theirs, one that has a use for them.
+OTHER_BODIES = {("execute", field): {"task": "harm"} for field in ("task", "repo", "branch", "options")}
 
 
 class Route:
@@ -120,6 +124,10 @@ class Route:
     @property
     def body(self):
         return copy.deepcopy(BODIES[self.name])
+
+    def body_for(self, field):
+        """A good one that may have this field beside the others."""
+        return copy.deepcopy(OTHER_BODIES.get((self.name, field), BODIES[self.name]))
 
     def at(self, **ids):
         return re.sub(r"{(\w+)}", lambda m: ids[m[1]], self.path)

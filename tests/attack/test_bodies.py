@@ -161,7 +161,7 @@ def test_every_field_of_the_wrong_kind(routes, target, admin):
     for route in routes:
         for path, spec in fields(route.schema) if route.schema else ():
             for value in wrong_values(spec):
-                body = route.body
+                body = route.body_for(path[0])
                 with_field(body, path, value)
                 client = admin if route.is_admin else target.alice
                 reply = client(route.method, route.at(**target.ids), body)
