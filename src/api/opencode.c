@@ -92,8 +92,8 @@ static bool read_model(struct saying *saying, const char *json)
         return set_model(saying, json_string_value(json_object_get(value, "providerID")),
                          json_string_value(json_object_get(value, "modelID")));
     const char *slash = strchr(text, '/');
-    if (slash == NULL)
-        return set_model(saying, "anthropic", model_resolve(text));
+    if (slash == NULL) // a short name; whose another one is, nobody can tell
+        return model_resolve(text) != text && set_model(saying, "anthropic", model_resolve(text));
     if ((size_t)(slash - text) >= sizeof provider)
         return false;
     (void)snprintf(provider, sizeof provider, "%.*s", (int)(slash - text), text);
