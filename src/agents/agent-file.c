@@ -8,6 +8,7 @@
 #include "agents/agent-file-internal.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "base/words.h"
 
 enum { IMAGE_NAME_MAX = 64, VARIABLE_NAME_MAX = 128 };
 
@@ -22,18 +23,6 @@ struct place { // where the reading is
 static int said_before(struct err *err)
 {
     return err_set(err, ERR_INVALID, "it was said before");
-}
-
-// The next of the words that blanks separate, ended in place; NULL: no more.
-static char *next_word(char **rest)
-{
-    char *word = *rest + strspn(*rest, " \t");
-    size_t len = strcspn(word, " \t");
-    if (len == 0)
-        return NULL;
-    *rest = word + len + (word[len] != '\0');
-    word[len] = '\0';
-    return word;
 }
 
 // -- what it is and what it needs
@@ -118,8 +107,8 @@ const struct agent_allow *agent_file_allow(const struct agent_file *file, enum a
 // The words stay where they are, moved together.
 static char *join_words(char *rest)
 {
-    char *first = next_word(&rest), *end = first != NULL ? first + strlen(first) : NULL;
-    for (char *word; first != NULL && (word = next_word(&rest)) != NULL;) {
+    char *first = words_next(&rest), *end = first != NULL ? first + strlen(first) : NULL;
+    for (char *word; first != NULL && (word = words_next(&rest)) != NULL;) {
         size_t len = strlen(word);
         *end++ = ' ';
         memmove(end, word, len + 1);
@@ -130,7 +119,7 @@ static char *join_words(char *rest)
 
 static int take_allow(struct place *at, char *rest, struct err *err)
 {
-    const char *name = next_word(&rest);
+    const char *name = words_next(&rest);
     char *words = join_words(rest);
     enum agent_value value = agent_value_find(name, strlen(name));
     if (value == VALUE_MAX || value == VALUE_TASK || value == VALUE_SYSTEM_PROMPT)
@@ -155,7 +144,7 @@ static int find_holes(struct place *at, struct agent_word *word, struct err *err
 static int take_env(struct place *at, char *rest, struct err *err)
 {
     struct agent_file *file = at->file;
-    char *name = next_word(&rest);
+    char *name = words_next(&rest);
     bool fine = (name[0] < '0' || name[0] > '9') && strlen(name) <= VARIABLE_NAME_MAX;
     for (const char *p = name; fine && *p != '\0'; p++)
         fine = strchr(letters, *p) != NULL || *p == '_';
@@ -185,7 +174,7 @@ static int add_arg(struct place *at, const char *text, bool plain, struct err *e
 
 static int take_arg(struct place *at, char *rest, struct err *err)
 {
-    for (const char *word; (word = next_word(&rest)) != NULL;) {
+    for (const char *word; (word = words_next(&rest)) != NULL;) {
         if (add_arg(at, word, /*plain=*/false, err) < 0)
             return -1;
     }
@@ -266,11 +255,7 @@ static const struct {
 
 static int take_line(struct place *at, char *line, struct err *err)
 {
-    size_t len = strcspn(line, " \t");
-    char *rest = line + len + strspn(line + len, " \t");
-    line[len] = '\0';
-    for (size_t end = strlen(rest); end > 0 && (rest[end - 1] == ' ' || rest[end - 1] == '\t');)
-        rest[--end] = '\0';
+    char *rest = words_cut(line);
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         if (strcmp(line, words[i].word) != 0)
             continue;
@@ -279,18 +264,6 @@ static int take_line(struct place *at, char *line, struct err *err)
         return words[i].take(at, rest, err) < 0 ? err_wrap(err, "%s", words[i].word) : 0;
     }
     return err_set(err, ERR_INVALID, "'%.40s' is no word that a line may begin with", line);
-}
-
-static int check_text(const char *text, size_t len, struct err *err)
-{
-    if (len > AGENT_TEXT_MAX)
-        return err_set(err, ERR_INVALID, "longer than the %d KiB that it may have",
-                       AGENT_TEXT_MAX / 1024);
-    bool plain = utf8_valid(text, len);
-    for (size_t i = 0; plain && i < len; i++)
-        plain = ((unsigned char)text[i] >= ' ' && text[i] != 0x7f) || text[i] == '\n' ||
-                text[i] == '\t';
-    return plain ? 0 : err_set(err, ERR_INVALID, "it is plain text, and this is not");
 }
 
 static int check_name(const char *name, struct err *err)
@@ -328,13 +301,9 @@ static int parse_lines(struct agent_file *file, struct err *err)
     struct place at = {file, 0};
     char *rest = file->text;
     for (char *line; (line = strsep(&rest, "\n")) != NULL;) {
-        int r = 0;
         at.line++;
-        if (line[0] == ' ' || line[0] == '\t')
-            r = line[strspn(line, " \t")] == '\0'
-                    ? 0
-                    : err_set(err, ERR_INVALID, "a line begins with its word, not with blanks");
-        else if (line[0] != '\0' && line[0] != '#')
+        int r = words_line(line, err);
+        if (r > 0)
             r = take_line(&at, line, err);
         if (r < 0)
             return err_wrap(err, "line %u", at.line);
@@ -345,7 +314,7 @@ static int parse_lines(struct agent_file *file, struct err *err)
 int agent_file_parse(const char *name, const char *text, size_t len, struct agent_file **ret,
                      struct err *err)
 {
-    if (check_name(name, err) < 0 || check_text(text, len, err) < 0)
+    if (check_name(name, err) < 0 || words_check(text, len, AGENT_TEXT_MAX, err) < 0)
         return -1;
     struct agent_file *file = calloc(1, sizeof *file);
     if (file == NULL || (file->text = strndup(text, len)) == NULL) {

@@ -31,11 +31,12 @@ static bool ends_with(const char *text, const char *end)
 
 bool opencode_is_credential_name(const char *name)
 {
-    static const char *const ends[] = {"apikey",      "token",      "secret",      "password",
-                                       "passwd",      "credential", "credentials", "accesskey",
-                                       "accesskeyid", "privatekey", "secretkey",   "authkey"};
+    // "key" also of X-Subscription-Key and OPENAI_KEY.
+    static const char *const ends[] = {"key",         "keyid",      "token",
+                                       "secret",      "password",   "passphrase",
+                                       "credentials", "credential", "passwd"};
     static const char *const whole[] = {
-        "authorization", "proxyauthorization", "auth", "bearer", "cookie", "pat", "key"};
+        "authorization", "proxyauthorization", "auth", "bearer", "cookie", "pat"};
     char plain[NAME_LEN_MAX];
     plain_name(name, plain);
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
@@ -78,24 +79,31 @@ bool opencode_looks_like_credential(const char *value)
     return false;
 }
 
-// "scheme://user:password@host", and "?api_key=..." behind it.
-bool opencode_url_has_credential(const char *value)
+// "?name=value&name=value", up to `end`.
+static bool query_has_credential(const char *query, const char *end)
 {
-    const char *scheme = strstr(value, "://");
-    if (scheme == NULL || strpbrk(value, " \n") != NULL)
-        return false;
-    const char *at = scheme + 3 + strcspn(scheme + 3, "/?#@");
-    if (*at == '@')
-        return true;
-    const char *query = strchr(scheme, '?');
     while (query != NULL) {
-        char name[NAME_LEN_MAX];
-        size_t len = strcspn(query + 1, "=&");
-        (void)snprintf(name, sizeof name, "%.*s", (int)(len < sizeof name ? len : sizeof name - 1),
-                       query + 1);
+        char name[NAME_LEN_MAX] = "";
+        size_t left = (size_t)(end - query - 1), len = strcspn(query + 1, "=&");
+        len = len < left ? len : left;
+        memcpy(name, query + 1, len < sizeof name ? len : sizeof name - 1);
         if (opencode_is_credential_name(name))
             return true;
-        query = strchr(query + 1, '&');
+        query = memchr(query + 1, '&', left);
+    }
+    return false;
+}
+
+// "scheme://user:password@host", and "?api_key=..." behind it; a command may have it in its midst.
+bool opencode_url_has_credential(const char *value)
+{
+    for (const char *p = value; (p = strstr(p, "://")) != NULL;) {
+        p += 3;
+        const char *end = p + strcspn(p, " \t\r\n\"'");
+        if (p[strcspn(p, "/?#@ \t\r\n\"'")] == '@')
+            return true;
+        if (query_has_credential(memchr(p, '?', (size_t)(end - p)), end))
+            return true;
     }
     return false;
 }

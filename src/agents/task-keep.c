@@ -148,6 +148,8 @@ static void read_member(const struct json_node *root, const struct member *m,
 static int read_components(const char *text, struct components **ret, struct err *err)
 {
     json_t *root = json_loads(text, 0, NULL);
+    if (root == NULL)
+        return err_set(err, ERR_INTERNAL, "what was asked cannot be read");
     const json_t *from = json_object_get(root, "components");
     int r = from != NULL ? components_parse(from, /* dir_fd */ -1, ret, err) : 0;
     json_decref(root);

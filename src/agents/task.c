@@ -103,6 +103,16 @@ static void emit_start(struct task *t)
 
 // --- its end
 
+// Nobody will ask what has changed: in a sandbox that stays nothing of ours does.
+static void drop_moment(struct task *t)
+{
+    bool stays = !t->fresh || t->asked.keep;
+    bool is_used = t->phase == TASK_CHANGES;
+    if (stays && !is_used && !t->is_left && t->moment != NULL && t->s != NULL &&
+        sandbox_is_up(t->s))
+        git_moment_drop(t->s, t->moment);
+}
+
 static void drop(struct task *t)
 {
     t->over = true;
@@ -110,6 +120,7 @@ static void drop(struct task *t)
     drop_timer(t);
     git_cancel(t->work);
     t->work = NULL;
+    drop_moment(t);
     task_files_drop(t);
     task_agent_drop(t);
     task_box_leave(t);
@@ -244,6 +255,10 @@ static void leave(struct task *t)
 {
     t->is_left = true;
     run_on_cancel(t->run, NULL, NULL);
+    if (t->phase == TASK_CHANGES) {
+        git_changes_leave(t->work);
+        t->work = NULL;
+    }
     drop(t);
 }
 

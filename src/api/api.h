@@ -32,8 +32,8 @@ struct api_config {
 };
 
 int api_open(const struct api_config *config, struct api **ret, struct err *err);
-void api_free(struct api *api);                                // after the mover was closed
-void api_handle(struct http_request *req, void *data);         // http_handler_fn; data is the api
-bool api_is_raw(void *data, const struct http_peek *peek);     // http_raw_fn
-bool api_is_known(void *data, struct http_request *req);       // http_known_fn
+void api_free(struct api *api);                            // after the mover was closed
+void api_handle(struct http_request *req, void *data);     // http_handler_fn; data is the api
+bool api_is_raw(void *data, const struct http_peek *peek); // http_raw_fn
+bool api_is_known(void *data, struct http_request *req);   // http_known_fn
 void api_drain(struct api *api); // from now on /health says so; new work is refused with 503

@@ -19,7 +19,6 @@
 enum {
     PROMPT_MAX = 100 * 1024, // it is a word of a command line
     PATH_BYTES_MAX = 1024,
-    COMPONENTS_TEXT_MAX = 6 * 1024 * 1024, // as JSON
 };
 #define AGENT_DEFAULT "claude"
 #define WORKSPACE     "/workspace"
@@ -55,7 +54,7 @@ static const struct field options_fields[] = {
           .help = "Of a fresh one, in bytes or as \"2g\"; what the agent needs if not given"),
     FIELD("agent", FIELD_STRING, AT(agent), .max = AGENT_NAME_MAX,
           .help = "Who does it: GET /agents lists them; \"" AGENT_DEFAULT "\" if not given"),
-    FIELD("components", FIELD_JSON, AT(components), .max = COMPONENTS_TEXT_MAX,
+    FIELD("components", FIELD_TREE, AT(components),
           .help = "{\"agents\": [...], \"commands\": [...], \"mcps\": [...], \"settings\": [...], "
                   "\"hooks\": [...]}: names in the server's folder, or {\"name\", \"content\"}"),
 };
@@ -255,14 +254,32 @@ static void components_done(struct components **components)
 }
 #define auto_components __attribute__((cleanup(components_done)))
 
-static int read_components(struct call *call, const char *text, struct components **ret)
+// As deep as a body may be at most.
+static bool has_nul(json_t *tree)
+{
+    const char *name;
+    json_t *value;
+    size_t i;
+    json_object_foreach(tree, name, value)
+    {
+        if (has_nul(value))
+            return true;
+    }
+    json_array_foreach(tree, i, value)
+    {
+        if (has_nul(value))
+            return true;
+    }
+    return json_is_string(tree) && strlen(json_string_value(tree)) != json_string_length(tree);
+}
+
+static int read_components(struct call *call, const json_t *tree, struct components **ret)
 {
     struct err err = {0};
     int dir_fd = agents_config(call->api->agents)->components_fd;
-    if (text == NULL)
+    if (tree == NULL)
         return 0;
-    json_auto_t *tree = json_loads(text, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, NULL);
-    if (!json_is_object(tree))
+    if (!json_is_object(tree) || has_nul((json_t *)(uintptr_t)tree))
         return refuse(call, "options: components: must be an object, without NULs in its texts");
     if (components_parse(tree, dir_fd, ret, &err) == 0)
         return 0;

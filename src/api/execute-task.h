@@ -8,7 +8,8 @@
 struct task_options {
     struct body_bool include_diff, keep;
     const char *permission_mode, *system_prompt, *working_dir, *model, *secret, *network, *sandbox,
-        *image, *agent, *components;
+        *image, *agent;
+    const void *components; // FIELD_TREE
     struct body_int max_turns, timeout, memory;
     struct budget_body budget;
 };

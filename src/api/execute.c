@@ -222,10 +222,26 @@ static bool wait_along(struct call *call, const char *id)
     return true;
 }
 
+// The machine was full, say: it can be asked for again, and the key leads to the next one.
+static bool was_refused(struct call *call, const char *id)
+{
+    struct err ignored;
+    struct result_row row = {0};
+    int r = db_result_head(call->api->db, call->tenant, id, &row, &ignored);
+    bool refused = r > 0 && row.state == RESULT_DONE && row.status == 503;
+    result_row_done(&row);
+    return refused;
+}
+
 bool execute_goes_on(struct call *call)
 {
     char id[RUN_ID_MAX];
     uint64_t n;
+    if (call->idem.process != NULL && was_refused(call, call->idem.process)) {
+        free(call->idem.process);
+        call->idem.process = NULL;
+        call->idem.active = true;
+    }
     if (!call_accepts(call, "text/event-stream"))
         return wait_along(call, call->idem.process);
     const char *last = http_header(call->req, "Last-Event-ID");

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/text.h"
+#include "base/words.h"
 #include "box/image-make.h"
 
 #define SUM_PREFIX "sha512-"
@@ -142,26 +142,13 @@ static int take_link(struct recipe *recipe, char *rest, struct err *err)
     return add_step(recipe, STEP_LINK, rest, target, err);
 }
 
-// The next word, cut off by a NUL; *rest is moved behind it. NULL when there is none.
-static char *next_word(char **rest)
-{
-    char *word = *rest + strspn(*rest, " \t");
-    size_t len = strcspn(word, " \t");
-    *rest = word + len;
-    if (len == 0)
-        return NULL;
-    if (**rest != '\0')
-        *(*rest)++ = '\0';
-    return word;
-}
-
 static int take_file(struct recipe *recipe, char *rest, struct err *err)
 {
     unsigned mode = 0644;
-    char *path = next_word(&rest), *octal = next_word(&rest);
+    char *path = words_next(&rest), *octal = words_next(&rest);
     if (octal != NULL) {
         if (strlen(octal) != 4 || octal[0] != '0' || strspn(octal, "01234567") != 4 ||
-            next_word(&rest) != NULL)
+            words_next(&rest) != NULL)
             return err_set(err, ERR_INVALID, "a path, and a mode if it shall not be 0644: 0755");
         mode = (unsigned)strtoul(octal, NULL, 8);
     }
@@ -203,10 +190,10 @@ static bool sum_valid(const char *text)
 
 static int add_npm(struct recipe *recipe, const char *machine, char *rest, struct err *err)
 {
-    const char *package = next_word(&rest), *sum = next_word(&rest), *member = next_word(&rest),
-               *path = next_word(&rest);
+    const char *package = words_next(&rest), *sum = words_next(&rest), *member = words_next(&rest),
+               *path = words_next(&rest);
     char absolute[RECIPE_PATH_MAX + 1];
-    if (path == NULL || next_word(&rest) != NULL)
+    if (path == NULL || words_next(&rest) != NULL)
         return err_set(err, ERR_INVALID,
                        "four words: NAME@VERSION sha512-SUM, the FILE in it, and the /PATH for it");
     if (!package_valid(package))
@@ -285,11 +272,7 @@ static int take_text(struct recipe *recipe, const char *line, bool in_file, stru
 
 static int take_words(struct recipe *recipe, char *line, bool *ret_in_file, struct err *err)
 {
-    size_t len = strcspn(line, " \t");
-    char *rest = line + len + strspn(line + len, " \t");
-    line[len] = '\0';
-    for (size_t end = strlen(rest); end > 0 && (rest[end - 1] == ' ' || rest[end - 1] == '\t');)
-        rest[--end] = '\0';
+    char *rest = words_cut(line);
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         if (strcmp(line, words[i].word) != 0)
             continue;
@@ -302,21 +285,9 @@ static int take_words(struct recipe *recipe, char *line, bool *ret_in_file, stru
                    "'%.40s' is none of about, from, packages, without, link, file, npm, run", line);
 }
 
-static int check_text(const char *text, size_t len, struct err *err)
-{
-    if (len > RECIPE_TEXT_MAX)
-        return err_set(err, ERR_INVALID, "longer than the %d KiB that a recipe may have",
-                       RECIPE_TEXT_MAX / 1024);
-    bool plain = utf8_valid(text, len);
-    for (size_t i = 0; plain && i < len; i++)
-        plain = ((unsigned char)text[i] >= ' ' && text[i] != 0x7f) || text[i] == '\n' ||
-                text[i] == '\t';
-    return plain ? 0 : err_set(err, ERR_INVALID, "a recipe is plain text, and this is not");
-}
-
 int recipe_parse(const char *text, size_t len, struct recipe *ret, struct err *err)
 {
-    if (check_text(text, len, err) < 0)
+    if (words_check(text, len, RECIPE_TEXT_MAX, err) < 0)
         return -1;
     auto_free char *copy = strndup(text, len);
     if (copy == NULL)
@@ -325,16 +296,11 @@ int recipe_parse(const char *text, size_t len, struct recipe *ret, struct err *e
     unsigned number = 0;
     char *rest = copy;
     for (char *line; (line = strsep(&rest, "\n")) != NULL;) {
-        int r = 0;
         number++;
-        if (line[0] == '|')
-            r = take_text(ret, line, in_file, err);
-        else if (line[0] == ' ' || line[0] == '\t')
-            r = line[strspn(line, " \t")] == '\0'
-                    ? 0
-                    : err_set(err, ERR_INVALID, "a line begins with its word, not with blanks");
-        else if (line[0] != '\0' && line[0] != '#')
-            r = take_words(ret, line, &in_file, err);
+        int r = words_line(line, err);
+        if (r > 0)
+            r = line[0] == '|' ? take_text(ret, line, in_file, err)
+                               : take_words(ret, line, &in_file, err);
         if (r < 0)
             return err_wrap(err, "line %u", number);
     }

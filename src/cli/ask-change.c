@@ -78,17 +78,17 @@ int ask_change_save(struct ask_files *files, const struct json_node *diff, struc
 
 // git reads the diff from its standard input, so that no name of a file is a word of its command
 // line. It applies all of it or nothing, and nothing outside of the repository.
-static _Noreturn void run_git(int diff)
+static _Noreturn void run_git(int diff, bool tells)
 {
-    char git[] = "git", apply[] = "apply", index[] = "--verbose", dash[] = "-";
-    char *argv[] = {git, apply, index, dash, NULL};
+    char git[] = "git", apply[] = "apply", verbose[] = "--verbose", dash[] = "-";
+    char *argv[] = {git, apply, tells ? verbose : dash, tells ? dash : NULL, NULL};
     if (dup2(diff, STDIN_FILENO) < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
         _exit(127);
     (void)execvp(git, argv);
     _exit(127);
 }
 
-int ask_change_apply(const struct ask_files *files, struct err *err)
+int ask_change_apply(const struct ask_files *files, bool tells, struct err *err)
 {
     int status = 0;
     if (access(".git", F_OK) < 0)
@@ -101,7 +101,7 @@ int ask_change_apply(const struct ask_files *files, struct err *err)
     if (pid < 0)
         return err_sys(err, errno, "start git");
     if (pid == 0)
-        run_git(diff);
+        run_git(diff, tells);
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
@@ -109,4 +109,9 @@ int ask_change_apply(const struct ask_files *files, struct err *err)
     if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
         return err_set(err, ERR_UNSUPPORTED, "not applied: there is no git here");
     return err_set(err, ERR_CONFLICT, "not applied: git has said why");
+}
+
+void ask_change_drop(const struct ask_files *files)
+{
+    (void)unlinkat(files->fd, DIFF_NAME, 0);
 }

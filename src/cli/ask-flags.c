@@ -89,7 +89,8 @@ const struct opt_spec ask_spec = {
         "standard output; the code, how long it took and what it cost to standard error.\n"
         "\n"
         "With --repo it is a task: an agent works on the repository in a sandbox, you see what it\n"
-        "says and does, and the change comes back as a diff.",
+        "says and does, and the change comes back as a diff. The server needs the image with the\n"
+        "agents for that: 'cay image build agents', or in a minute with '--from host'.",
     .opts = opts,
     .n_opts = sizeof opts / sizeof *opts,
     .more =
@@ -103,8 +104,9 @@ const struct opt_spec ask_spec = {
         "  cay ask --repo https://github.com/you/thing 'make the tests pass'\n"
         "  cay ask --repo https://github.com/you/thing --agent reviewer.md --mcp ./db.json '...'\n"
         "\n"
-        "The change of a task is saved as ./cay-<time>/changes.diff, for `git apply`, which --apply\n"
-        "does. Components of Claude Code (--agent to --hook) are files, or names: NAME stands for\n"
+        "The change of a task is saved as ./cay-<time>/changes.diff, for `git apply`; with --apply it\n"
+        "is applied to the clone that you stand in instead. It may run\n"
+        "commands with --permission-mode bypassPermissions: it is the box that holds it. Components of Claude Code (--agent to --hook) are files, or names: NAME stands for\n"
         "agents/NAME.md, commands/NAME.md, settings/NAME.json, mcps/NAME.json or hooks/NAME.json in\n"
         "./.claude-components, ~/.config/cay/components, or the server's own folder.\n"
         "\n"

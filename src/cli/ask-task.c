@@ -203,7 +203,8 @@ static void show_sum(struct ask *ask, const struct json_node *answer)
     ask_show_say(ask->show, "%s", buf_str(&line));
 }
 
-// Saves the change, and applies it if that is wanted: not where the agent failed.
+// Saves the change, and applies it if that is wanted: not where the agent failed. One that was
+// applied is in the repository, and need not lie beside it, too.
 static int take_change(struct ask *ask, struct ask_files *files, const struct json_node *answer,
                        struct err *err)
 {
@@ -214,11 +215,17 @@ static int take_change(struct ask *ask, struct ask_files *files, const struct js
     int saved = ask_change_save(files, json_get(answer, "diff"), err);
     if (saved <= 0)
         return saved;
-    bool cut = json_bool(json_get(answer, "diff_truncated"), false);
+    bool cut = json_bool(json_get(answer, "diff_truncated"), false),
+         apply = o->task.apply && well && !cut;
+    int applied = apply ? ask_change_apply(files, ask->show->tells, err) : -1;
+    if (applied == 0 && o->output == NULL) {
+        ask_change_drop(files);
+        return 0;
+    }
     (void)fprintf(stderr, "cay: saved %s/changes.diff%s\n", files->dir,
                   cut ? ", of which the end is missing: it was too long" : "");
-    if (o->task.apply && well && !cut)
-        return ask_change_apply(files, err);
+    if (apply)
+        return applied;
     if (!ask->remote->json && !o->quiet && !cut)
         (void)fprintf(stderr, "cay: to have it here: git apply %s/changes.diff\n", files->dir);
     return 0;

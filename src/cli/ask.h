@@ -150,8 +150,10 @@ int ask_components_put(struct json *json, const struct ask_task *task, struct er
 void ask_change_list(struct ask_show *show, const struct json_node *files);
 // As changes.diff. 1 when it is there, 0 when there is none.
 int ask_change_save(struct ask_files *files, const struct json_node *diff, struct err *err);
-// `git apply`, here.
-int ask_change_apply(const struct ask_files *files, struct err *err);
+// `git apply`, here; it says what it does if it `tells`.
+int ask_change_apply(const struct ask_files *files, bool tells, struct err *err);
+// What was saved is not wanted any more.
+void ask_change_drop(const struct ask_files *files);
 
 // --- one question (ask-run.c)
 

@@ -29,7 +29,8 @@ static const struct opt_spec build_spec = {
         "uses. What goes into it stands in a recipe: one of those that come with Cay ('cay image recipe'\n"
         "lists them), or a file. Without one, --from gives the smallest Debian with apt and\n"
         "ca-certificates, and --packages what else you name. With --from host it stands on this\n"
-        "machine's own /usr: nothing is installed, and the rest of the recipe is made in seconds.",
+        "machine's own /usr: nothing is installed, and the rest of the recipe is made in seconds.\n"
+        "The recipe agents has programs of npm, which this machine's own npm fetches.",
     .opts = build_opts,
     .n_opts = BUILD_MAX,
     .more = "examples:\n"

@@ -25,7 +25,7 @@ const struct command cli_commands[] = {
     {"monitor",    GROUP_SERVER,    "show how a server does, live",                       cmd_monitor},
     {"completion", GROUP_SERVER,    "print what a shell needs to complete these words",
      cmd_completion                                                                                  },
-    {"ask",        GROUP_SANDBOXES, "say it in words: code is written, and run in one",   cmd_ask    },
+    {"ask",        GROUP_SANDBOXES, "say it in words: code is run, or an agent works",    cmd_ask    },
     {"create",     GROUP_SANDBOXES, "make a sandbox",                                     cmd_create },
     {"ls",         GROUP_SANDBOXES, "list them",                                          cmd_ls     },
     {"info",       GROUP_SANDBOXES, "show one",                                           cmd_info   },

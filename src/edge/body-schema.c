@@ -126,6 +126,7 @@ static void put_type(struct json *j, const struct field *f)
         put_objects(j, f);
         break;
     case FIELD_JSON: // no type: any
+    case FIELD_TREE:
     case FIELD_OBJECT:
     case FIELD_LATER:
     case FIELD_FIXED:

@@ -395,6 +395,9 @@ static int read_value(struct body *body, const struct field *f, json_t *value, v
         return body_read_user(value, at, err);
     case FIELD_JSON:
         return read_json(body, f, value, at, err);
+    case FIELD_TREE:
+        *(const void **)at = value;
+        return 0;
     case FIELD_OBJECT:
         if (!json_is_object(value))
             return expected(err, "an object");

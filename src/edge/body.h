@@ -36,6 +36,7 @@ enum field_type {
     FIELD_USER,    // struct body_user: "root", "user", a uid, "uid:gid"
     FIELD_SIGNAL,  // struct body_int: 15, "TERM", "SIGTERM"
     FIELD_JSON,    // const char *; any value, as text without spaces, names in order. `max` bytes
+    FIELD_TREE,    // const void *, jansson's; any value, lent until body_done: of much text
     FIELD_OBJECT,  // a struct of its own, by the table `sub`
     FIELD_OBJECTS, // struct body_objects: an array of such; `min` to `max` of them
     FIELD_LATER,   // of a part that this version does not have: refused

@@ -7,6 +7,8 @@
 #include "base/show.h"
 #include "git/snapshot-internal.h"
 
+enum { OF_MOMENT = 1 }; // litter: the first two that are the moment's; before them our own
+
 struct changes_work {
     struct snapshot snapshot;
     git_changes_fn fn;
@@ -166,8 +168,8 @@ static void begin_at(struct changes_work *w, const struct git_moment *moment)
     (void)snprintf(s->objects[1], sizeof s->objects[1], "%s/objects", moment->own);
     moment_excludes(moment->own, w->excludes);
     work->excludes = w->excludes;
-    (void)snprintf(work->litter[1], sizeof work->litter[1], "%s", moment->own);
-    (void)snprintf(work->litter[2], sizeof work->litter[2], "%s", w->excludes);
+    (void)snprintf(work->litter[OF_MOMENT], sizeof *work->litter, "%s", moment->own);
+    (void)snprintf(work->litter[OF_MOMENT + 1], sizeof *work->litter, "%s", w->excludes);
 }
 
 struct git_work *git_changes_since(struct db *db, struct sandbox *s,
@@ -183,4 +185,11 @@ struct git_work *git_changes_since(struct db *db, struct sandbox *s,
     buf_init(&w->files, GIT_NAMES_MAX);
     begin_at(w, moment);
     return git_begin(&w->snapshot.work, take);
+}
+
+void git_changes_leave(struct git_work *work)
+{
+    if (work != NULL)
+        work->litter[OF_MOMENT][0] = work->litter[OF_MOMENT + 1][0] = '\0';
+    git_cancel(work);
 }

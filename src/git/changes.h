@@ -53,3 +53,5 @@ typedef void (*git_changes_fn)(void *data, const struct git_changes *changes,
 struct git_work *git_changes_since(struct db *db, struct sandbox *s,
                                    const struct git_moment *moment, bool diff, int64_t timeout_ms,
                                    git_changes_fn fn, void *data);
+// As git_cancel, but the moment is not used up: somebody will ask again.
+void git_changes_leave(struct git_work *work); // takes NULL

@@ -360,7 +360,7 @@ def test_cay_ask(tasks, repo, tmp_path):
     done = ask(tasks, here, *flags, f"all of it {show} {write} {tool('mcp__words__word')}")
     assert done.returncode == 0, done
     assert "from-a-file" in done.stdout and "xyzzy-words" in done.stdout
-    for words in ("claude works on", "-- cloned, branch main", "   new.txt | new +1", "cay: saved cay-", "turns"):
+    for words in ("claude works on", "-- cloned, branch main", "   new.txt | new +1", "Applied patch new.txt", "turns"):
         assert words in done.stderr, done.stderr
     assert (here / "new.txt").read_text() == "new\n" and (here / "marked.txt").read_text() == "marked\n"
 

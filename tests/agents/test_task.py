@@ -235,6 +235,13 @@ def test_an_agent_that_is_not_there(tasks):
     tasks.post(OK, image="no-such-image").error(404, "NOT_FOUND")
 
 
+def test_nothing_of_ours_stays_where_no_agent_was_started(tasks):
+    tasks.api.ok("PUT", "/sandbox/yours", {})
+    tasks.post("x", agent="absent", sandbox_id="yours").error(501, "AGENT_NOT_INSTALLED")
+    eventually(lambda: ".cay-git" not in tasks.api.exec("yours", "ls -A /tmp")["stdout"])
+    tasks.api.ok("DELETE", "/sandbox/yours")
+
+
 # --- what goes wrong in it
 
 

@@ -45,3 +45,30 @@ def test_every_error(status, code):
     assert len(CODES) > 30
     assert re.search(rf"^\| {status} \| `{code}` \| ", page("ERRORS.md"), re.MULTILINE)
     assert re.search(rf"^\|[^|]*\b{status}\b[^|]*\|[^|]*\b{code}\b", page("API.md"), re.MULTILINE)
+
+
+def codes_of_agents():
+    """Those that tasks, questions and OpenCode answer with, and that have no place in the table of errors."""
+    found = set()
+    for path in (TOP / "src" / "agents").glob("*.c"):
+        text = path.read_text(encoding="utf-8")
+        found |= set(re.findall(r'(?:failure_set|set_failure)\(\s*&?\w+,\s*(\d{3}),\s*"([A-Z_]+)"', text))
+        found |= set(re.findall(r'\{(?:\d{3}, +)?(\d{3}), +"([A-Z_]+)" *[,}]', text))
+    return sorted(found - set(CODES))
+
+
+@pytest.mark.parametrize("status,code", codes_of_agents())
+def test_every_error_of_agents(status, code):
+    assert re.search(rf"^\| [^|]*\b{status}\b[^|]* \| `{code}` \| ", page("ERRORS.md"), re.MULTILINE)
+    assert re.search(rf"^\|[^|]*\b{status}\b[^|]*\|[^|]*\b{code}\b", page("API.md"), re.MULTILINE)
+
+
+def test_no_other_error():
+    """What the table has is answered with."""
+    section = page("ERRORS.md").split("## Over HTTP")[1].split("\n## ")[0]
+    listed = {
+        (status, code)
+        for statuses, code in re.findall(r"^\| ([\d, ]+) \| `([A-Z_]+)` \|", section, re.MULTILINE)
+        for status in statuses.split(", ")
+    }
+    assert listed == set(CODES) | set(codes_of_agents())

@@ -310,6 +310,7 @@ def read(tasks, name):
 def test_apply(tasks, repository):
     code, out, _ = text(tasks.ask("--repo", REPO, "--apply", "t"))
     assert (code, out) == (0, "Done.\n") and read(tasks, "a.txt") == "b\n"
+    assert not [name for name in os.listdir(tasks.work) if name.startswith("cay-")]
     code, _, err = text(tasks.ask("--repo", REPO, "--apply", "t"))  # again: it does not fit any more
     assert code == 125 and "not applied" in err and read(tasks, "a.txt") == "b\n"
 

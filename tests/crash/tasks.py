@@ -22,6 +22,7 @@ from runs import held, read_events, results_of
 TESTS = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(TESTS / "api"), str(TESTS / "agents")]
 import git_server  # noqa: E402  pylint: disable=wrong-import-position
+from agents_helpers import IMAGE, IMAGE_DATA, give_image  # noqa: E402, F401  pylint: disable=wrong-import-position,unused-import
 from task_helpers import AGENTS, OK  # noqa: E402  pylint: disable=wrong-import-position
 
 numbers = itertools.count(1)
@@ -320,7 +321,7 @@ def spent_of(server):
 def own_secrets(server):
     """How many belong to a sandbox."""
     with contextlib.closing(sqlite3.connect(f"file:{server.data}/daemon/cay.db?mode=ro", uri=True)) as db:
-        return db.execute("SELECT count(*) FROM secrets WHERE sandbox <> 0").fetchone()[0]
+        return db.execute("SELECT count(*) FROM secrets WHERE name LIKE '@%'").fetchone()[0]
 
 
 def check_all(server, model, taskers):

@@ -3,6 +3,7 @@
 machine is full, in each phase. A task that was at work goes on, is never run twice, and is counted once; or it is said that it is
 lost. Nothing is left behind. The model is a stand-in (tests/standin)."""
 
+import contextlib
 import os
 import random
 import signal
@@ -12,11 +13,11 @@ import time
 
 import leaks
 import pytest
-from crash_helpers import FULL, PATIENCE, Prober, name_of, processes_with, wait_until
-from runs import StandIn, held, remove_all
-from tasks import OK, SAY, Begun, Remote, Tasker, ask, check_all, difference, last_event, nothing_of_tasks, numbers, write_agents
+from crash_helpers import FULL, PATIENCE, Broken, Prober, name_of, processes_with, wait_until
+from runs import StandIn, held, remove_all, use
+from tasks import IMAGE, IMAGE_DATA, OK, SAY, Begun, Remote, Tasker, ask, check_all, difference, give_image, last_event, nothing_of_tasks, numbers, own_secrets, rows_of_tasks, write_agents
 from test_crash import kill_at_random
-from test_runs import faults, fill, fill_machine, lose_keeper, open_runs, start_again
+from test_runs import faults, fill, fill_machine, lose_keeper, on_little_room, open_runs, start_again
 from test_upgrade import installed, replace, upgrade  # noqa: F401  pylint: disable=unused-import
 from test_ways import guest_of, settled
 
@@ -59,9 +60,10 @@ def working_fixture(server, model, remote):
     model.clear()
     yield prepare(server, model)
     remote.open()
+    if server.process.poll() is None:
+        assert wait_until(lambda: nothing_of_tasks(server)), rows_of_tasks(server)
     server.stop()
     assert not faults(server), faults(server)
-    assert nothing_of_tasks(server)
 
 
 def warm_up(server, remote):
@@ -70,7 +72,9 @@ def warm_up(server, remote):
     Begun(server, ask("warm") + OK, agent="asking").good()
     server.wait_for_another(server.kill_daemon())
     Begun(server, OK, repo=remote.hello).good()
-    remove_all(server.client())
+    client = server.client()
+    remove_all(client)
+    client.close()
     settled(server)
 
 
@@ -80,9 +84,9 @@ def nothing_more(server, model, before):
     boxes = lambda: [s for s in client.again("GET", "/sandbox").json["sandboxes"] if "cay.request" in s["labels"]]
     assert wait_until(lambda: not boxes(), 20, 0.1), boxes()
     remove_all(client)
+    client.close()
     settled(server)
     assert wait_until(lambda: not difference(server, model, before), 20, 0.1), difference(server, model, before)
-    client.close()
 
 
 def boxes_of_tasks(server):
@@ -322,3 +326,178 @@ def test_its_agent_is_killed(working):
             os.kill(shell, signal.SIGKILL)
         task.bad("AGENT_FAILED", "SANDBOX_LOST")
     assert wait_until(lambda: not boxes_of_tasks(server)), boxes_of_tasks(server)
+
+
+def test_cancelled_in_each_phase(working, model, remote):
+    """By DELETE: whatever it was at is ended, and nothing of it stays, also in a sandbox that stays."""
+    server, client = working, working.client()
+    before = None
+    for _ in range(2):  # the first makes what is made once
+        tasks = in_each_phase(server, remote)
+        tasks["own clone"] = Begun(server, OK, repo=remote.hello, sandbox_id="own")
+        remote.wait_for(1)
+        for task in tasks.values():
+            assert task.cancel().status == 202
+            assert task.bad("CANCELLED")["metadata"]["reason"] == "cancelled"
+        remote.open()
+        running = lambda: client.exec("own", "ps -eo args | grep -E '[g]it|[s]leep' || true")
+        assert wait_until(lambda: not running(), every=0.1), running()
+        client.good("DELETE", "/sandbox/own")
+        client.close()
+        if before is None:
+            settled(server)
+            before = held(server, model)
+    nothing_more(server, model, before)
+
+
+def test_many_at_once(working, model):
+    """Some are cancelled, some left, some asked for twice; all are answered, and nothing is left."""
+    server, chance = working, random.Random(os.getpid())
+    Begun(server, OK).good()
+    settled(server)
+    before = held(server, model)
+    tasks, lock = [], threading.Lock()
+
+    def begin(i):
+        nap = chance.choice(["", "sleep 0.1\n", "sleep 0.5\n"])
+        task = Begun(server, f"{nap}echo {i} >x\n{OK}", agent="shell", key=f"many-{i}", memory="64m")
+        with lock:
+            tasks.append((i, task))
+        if i % 3 == 0:
+            time.sleep(chance.random())
+            assert task.cancel().status in (200, 202)
+        elif i % 3 == 1:
+            task.leave()
+
+    threads = [threading.Thread(target=begin, args=(i,)) for i in range(AT_ONCE)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert len(tasks) == AT_ONCE
+    for i, task in tasks:
+        answer = task.answer()
+        if i % 3 == 0:  # it may have been done before, and then its answer was removed
+            assert answer.status == 404 or answer.json["error_code"] in (None, "CANCELLED"), answer
+        else:
+            assert answer.status == 200 and answer.json["success"] and f"+{i}\n" in answer.json["diff"], answer
+        task.close()
+    nothing_more(server, model, before)
+
+
+@pytest.mark.skipif(not FULL, reason="a task waits half a minute for a box; with CAY_TEST_FULL=1")
+def test_a_key_is_free_where_nothing_was_run(working):
+    """The machine was full: who asks again is not told so for ever."""
+    server = start_again(working, "--boxes", "8", "--pool", "1", "--pool-blank", "0")
+    client = server.client()
+    assert wait_until(lambda: fill_machine(client), every=0.2), client.good("GET", "/health")
+    task = Begun(server, OK, key="again", timeout=50000)
+    refused = task.answer()
+    assert refused.status == 503, refused
+    remove_all(client)
+    again = task.again()
+    assert again.status == 200 and '"success":true' in last_event(again)[2], again
+
+
+# -- a disk that is full
+
+
+@pytest.fixture(name="small")
+def small_fixture(working):
+    yield from on_little_room(working)
+
+
+def test_a_full_disk(small):
+    """What cannot be stored is not answered, and says so; it is not begun anew by the next daemon either."""
+    server = small
+    task = Begun(server, SAY + "sleep 3; head -c 6000000 /dev/urandom | base64 >x\n" + OK).until("message")
+    waits = Begun(server, SAY + "sleep 1000\n").until("message")
+    filler = fill(server)
+    answer = task.answer()
+    assert answer.status == 507 and answer.json["error_code"] == "NO_SPACE", answer
+    assert waits.cancel().status == 202
+    first = waits.answer()
+    refused = server.client().call("POST", "/execute", {"task": OK, "options": {"agent": "shell"}})
+    assert refused.status in (200, 503, 507), refused
+    filler.unlink()
+    server.wait_for_another(server.kill_daemon())
+    for one, was in ((task, answer), (waits, first)):  # what was not stored is looked at once more
+        now = one.answer()
+        assert now.status in (200, 410, 507) and now.json["request_id"] == was.json["request_id"], (was, now)
+    assert wait_until(lambda: not boxes_of_tasks(server)), boxes_of_tasks(server)
+    Begun(server, OK).good()
+
+
+# -- the real ones
+
+
+@pytest.fixture(name="real")
+def real_fixture(server, model):
+    """One that has the image of agents."""
+    server.stop()
+    if not (IMAGE_DATA / "images" / IMAGE).exists():
+        pytest.fail("there is no image of agents: scripts/agents-image makes it")
+    give_image(server.data)
+    model.clear()
+    yield prepare(server, model)
+    server.stop()
+    assert not faults(server), faults(server)
+
+
+def test_claude_goes_on(real, model):
+    """The daemon is killed in the midst of an answer of the model: Claude Code asks again, and the task is done once."""
+    server = real
+    write = use("Write", file_path="/workspace/made.txt", content="made\n")
+    text = f"goes-on [[text: I write.]] {write} [[slow: 150]] [[then: text: It is written.]]"
+    task = Begun(server, text, agent="claude")
+    assert wait_until(lambda: model.messages("goes-on"))
+    server.wait_for_another(server.kill_daemon())
+    done = task.good()
+    assert done["metadata"]["resumed"] and done["result"] == "It is written." and done["diff"].count("+made\n") == 1, done
+    total = server.client().good("GET", f"/usage?sandbox={done['metadata']['sandbox_id']}")["total"]
+    assert done["metadata"]["total_cost_usd"] == total["cost_usd"] > 0
+    assert wait_until(lambda: not boxes_of_tasks(server)), boxes_of_tasks(server)
+
+
+def test_opencode_goes_on(real, model):
+    """While it starts, in the midst of a message, with a stream open: the next daemon finds it, or starts it again."""
+    server, client = real, real.client()
+    settings = {"image": IMAGE, "memory": "2g", "secrets": ["anthropic"], "keepAlive": True}
+    client.good("PUT", "/sandbox/oc", {**settings, "config": {"provider": {"anthropic": {"options": {"apiKey": "sk-ant-own"}}}}})
+    assert own_secrets(server) == 1
+    first = Asking(server, "/sandbox/oc/message", {"message": "early [[text: hello]]"})
+    assert wait_until(lambda: [p for p in processes_with("opencode") if p in leaks.tree(server.process.pid)])
+    server.wait_for_another(server.kill_daemon())
+    first.join(PATIENCE)
+    said = client.again("POST", "/sandbox/oc/message", {"message": "second [[text: hello]]"}).json
+    assert said["success"] and said["response"] == "hello", said
+    stream = Asking(server, "/sandbox/oc/opencode/event", None, "GET")
+    second = Asking(server, "/sandbox/oc/message", {"message": "midst [[text: hello]] [[slow: 300]]"}, Idempotency_Key="midst")
+    assert wait_until(lambda: model.messages("midst"))
+    server.wait_for_another(server.kill_daemon())
+    for one in (stream, second):
+        one.join(PATIENCE)
+        assert not one.is_alive() and (one.answer is None or one is stream)
+    again = client.again("POST", "/sandbox/oc/message", {"message": "midst [[text: hello]] [[slow: 300]]"}, Idempotency_Key="midst")
+    assert again.status == 409 and again.json["error_code"] == "OUTCOME_UNKNOWN", again
+    body = {"message": "third [[text: still here]]", "sessionId": said["sessionId"]}
+    assert client.again("POST", "/sandbox/oc/message", body).json["response"] == "still here"
+    serves = [p for p in client.good("GET", "/sandbox/oc/processes")["processes"] if p["id"] == "opencode"]
+    assert len(serves) == 1, serves
+    client.good("DELETE", "/sandbox/oc")
+    assert own_secrets(server) == 0
+    assert wait_until(lambda: not [p for p in processes_with("opencode") if p in leaks.tree(server.process.pid)])
+
+
+class Asking(threading.Thread):
+    """Asks beside us; `answer` is None where it was cut off."""
+
+    def __init__(self, server, path, body, method="POST", **headers):
+        super().__init__(daemon=True)
+        self.client, self.request, self.headers = server.client(), (method, path, body), headers
+        self.answer = None
+        self.start()
+
+    def run(self):
+        with contextlib.suppress(Broken, OSError):
+            self.answer = self.client.call(*self.request, **self.headers)

@@ -546,6 +546,10 @@ def at_rest(server, client):
 
 @pytest.fixture
 def small(asking):
+    yield from on_little_room(asking)
+
+
+def on_little_room(asking):
     """The database lies where there is little room."""
     asking.stop()
     place = str(asking.data / "daemon")

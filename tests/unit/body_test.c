@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +21,7 @@ struct sample {
     struct body_user user;
     struct inner inner;
     const char *json;
+    const void *tree;
 };
 
 #define AT(member) offsetof(struct sample, member)
@@ -43,6 +45,7 @@ static const struct field fields[] = {
     FIELD("user", FIELD_USER, AT(user)),
     FIELD("inner", FIELD_OBJECT, AT(inner), .sub = &inner_schema),
     FIELD("any", FIELD_JSON, AT(json), .max = 24),
+    FIELD("tree", FIELD_TREE, AT(tree)),
     FIELD("network", FIELD_LATER, 0),
     FIELD("image", FIELD_FIXED, 0),
 };
@@ -332,6 +335,8 @@ CHECK_CASE(test_json)
     body_done(&body);
     bad("{\"any\":\"1234567890123456789012345\"}", "any: is longer than 24 bytes");
     bad("{\"any\":{\"a\":1,\"a\":2}}", "not JSON");
+    assert_null(good("{\"tree\":null}")->tree);
+    assert_int_equal(json_array_size(good("{\"tree\":[1,2]}")->tree), 2);
 }
 
 struct listed {

@@ -540,6 +540,22 @@ CHECK_CASE(moments_that_are_dropped)
     git_moment_free(moment);
 }
 
+CHECK_CASE(looks_that_are_left_for_others)
+{
+    git_moment_free(cloned());
+    struct git_moment *moment = take(kit_path("r"));
+    (void)kit_sh("cd r; echo x >> a");
+    struct git_work *work =
+        git_changes_since(NULL, &kit.sandbox, moment, true, 0, on_changes, NULL);
+    assert_non_null(work);
+    git_changes_leave(work);
+    kit_run();
+    git_changes_leave(NULL);
+    look_since(moment);
+    must_be("[{\"path\":\"a\",\"status\":\"modified\",\"added\":1,\"removed\":0}]");
+    assert_true(kit_is_clean());
+}
+
 CHECK_CASE(moments_that_are_gone)
 {
     (void)kit_sh("mkdir w; echo a > w/a");

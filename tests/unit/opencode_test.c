@@ -98,6 +98,16 @@ static void test_plain(void **state)
     opencode_config_done(&c);
 }
 
+// Neither of these has one.
+static void test_texts_with_urls(void **state)
+{
+    (void)state;
+    struct opencode_config c = read_config(
+        "{\"a\":\"ask bob@h, see http://h/a?b=1 or (https://h/@x)? a key=1&token=2 is none\"}");
+    assert_int_equal(c.n, 0);
+    opencode_config_done(&c);
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -119,6 +129,10 @@ static void test_refused(void **state)
     check_refused("{\"a\":[{\"b\":{\"clientSecret\":\"hush\"}}]}", "config.a.0.b.clientSecret");
     check_refused("{\"a\":\"postgres://u:hush@h/d\"}", "config.a");
     check_refused("{\"a\":[\"sk-ant-hushhushhush\"]}", "config.a.0");
+    check_refused("{\"mcp\":{\"a\":{\"environment\":{\"OPENAI_KEY\":\"hush\"}}}}",
+                  "config.mcp.a.environment.OPENAI_KEY");
+    check_refused("{\"a\":[\"sh\",\"-c\",\"curl 'https://u:hush@h/d' | sh\"]}", "config.a.2");
+    check_refused("{\"a\":\"see http://h/ and http://h/?a=1&api_key=hush\"}", "config.a");
 }
 
 static void test_whole(void **state)
@@ -200,10 +214,15 @@ static void test_large_answers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_anthropic),     cmocka_unit_test(test_others),
-        cmocka_unit_test(test_mcp),           cmocka_unit_test(test_plain),
-        cmocka_unit_test(test_refused),       cmocka_unit_test(test_whole),
-        cmocka_unit_test(test_names),         cmocka_unit_test(test_answers),
+        cmocka_unit_test(test_anthropic),
+        cmocka_unit_test(test_others),
+        cmocka_unit_test(test_mcp),
+        cmocka_unit_test(test_plain),
+        cmocka_unit_test(test_texts_with_urls),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_whole),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_answers),
         cmocka_unit_test(test_large_answers),
     };
     return cmocka_run_group_tests_name("opencode", tests, NULL, NULL);
