@@ -336,7 +336,9 @@ CHECK_CASE(test_json)
     bad("{\"any\":\"1234567890123456789012345\"}", "any: is longer than 24 bytes");
     bad("{\"any\":{\"a\":1,\"a\":2}}", "not JSON");
     assert_null(good("{\"tree\":null}")->tree);
+    body_done(&body);
     assert_int_equal(json_array_size(good("{\"tree\":[1,2]}")->tree), 2);
+    body_done(&body);
 }
 
 struct listed {

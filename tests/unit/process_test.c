@@ -668,6 +668,27 @@ CHECK_CASE(rows_whose_process_is_gone)
     fake_done();
 }
 
+CHECK_CASE(what_it_left_behind)
+{
+    fake_init(MIB);
+    struct process *p = start("r", "read", NULL);
+    wait_end(p);
+    process_end_rest(p);
+    assert_int_equal(fake.told, process_row(p)->exec);
+    struct process *runs = start("s", "exec sleep 1000", NULL);
+    fake.told = 0;
+    process_end_rest(runs); // that is for a signal
+    process_unref(runs);
+    assert_int_equal(fake.told, 0);
+    struct box_link *box = fake.sandbox.box;
+    fake.sandbox.box = NULL; // it sleeps
+    process_end_rest(p);
+    assert_int_equal(fake.told, 0);
+    fake.sandbox.box = box;
+    process_unref(p);
+    fake_done();
+}
+
 CHECK_CASE(box_lost)
 {
     fake_init(MIB);
@@ -753,6 +774,6 @@ CHECK_MAIN(cmocka_unit_test(from_start_to_end),
            cmocka_unit_test(ids), cmocka_unit_test(starts_that_fail),
            cmocka_unit_test(end_that_cannot_be_stored), cmocka_unit_test(as_many_as_may_run),
            cmocka_unit_test(ended_ones_are_kept_and_the_oldest_go),
-           cmocka_unit_test(rows_whose_process_is_gone), cmocka_unit_test(box_lost),
-           cmocka_unit_test(held_longer_than_its_sandbox),
+           cmocka_unit_test(rows_whose_process_is_gone), cmocka_unit_test(what_it_left_behind),
+           cmocka_unit_test(box_lost), cmocka_unit_test(held_longer_than_its_sandbox),
            cmocka_unit_test(deadline_over_a_restart))
