@@ -383,8 +383,10 @@ static int find_text(const struct component_item *item, struct buf *ret, struct 
     const char *folder = kinds[item->kind].name, *ending = kinds[item->kind].ending;
     int r = component_find(item->dir_fd, folder, item->name, ending, ret, err);
     if (r == 0 && item->dir_fd < 0)
-        return err_set(err, ERR_NOT_FOUND,
-                       "this server has no folder of components: send {\"name\", \"content\"}");
+        return err_set(
+            err, ERR_NOT_FOUND,
+            "it is no file or name here, and this server has no folder of components; give "
+            "a file, or {\"name\", \"content\"} in a request");
     if (r == 0)
         return err_set(err, ERR_NOT_FOUND, "there is no %s/%s%s in the server's folder", folder,
                        item->name, ending);

@@ -72,14 +72,14 @@ static bool find(const struct meaning *table, size_t n, struct git_fault *ret)
 // Those that are told with what was asked for.
 static void name_things(const struct git_clone *clone, const char *dir, struct git_fault *ret)
 {
-    const char *field = clone->url_field != NULL ? clone->url_field : "repoUrl";
     if (ret->kind == ERROR_FILE_EXISTS)
         git_fault_set(ret, ret->kind, "'%.200s' is there already and is not empty%s", dir,
                       clone->url_field == NULL ? ": say another 'targetDir'" : "");
     else if (ret->kind == ERROR_GIT_REPO_NOT_FOUND)
-        git_fault_set(
-            ret, ret->kind,
-            "there is no repository at %s, or it is not shown to those who may not see it", field);
+        git_fault_set(ret, ret->kind,
+                      "there is no repository at %.200s, or it is shown only to those who may see "
+                      "it: then name a secret%s",
+                      clone->url, clone->url_field != NULL ? " (options.secret)" : "");
     else if (ret->kind == ERROR_GIT_BRANCH_NOT_FOUND && clone->branch != NULL)
         git_fault_set(ret, ret->kind, "the repository has no branch or tag '%.200s'",
                       clone->branch);
