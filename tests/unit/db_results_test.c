@@ -350,6 +350,7 @@ CHECK_CASE(so_many_codes)
 }
 
 CHECK_MAIN(KIT_CASE(as_it_was_asked), KIT_CASE(as_it_ended), KIT_CASE(large_answers),
-           KIT_CASE(whose_it_is), KIT_CASE(what_a_dead_daemon_left), KIT_CASE(newest_first),
-           KIT_CASE(more_than_a_page), KIT_CASE(old_ones_go), KIT_CASE(not_too_much_at_once),
-           KIT_CASE(too_many_go), KIT_CASE(too_much_goes), KIT_CASE(code), KIT_CASE(so_many_codes))
+           KIT_CASE(whose_it_is), KIT_CASE(what_a_dead_daemon_left),
+           KIT_CASE(what_can_be_gone_on_with), KIT_CASE(newest_first), KIT_CASE(more_than_a_page),
+           KIT_CASE(old_ones_go), KIT_CASE(not_too_much_at_once), KIT_CASE(too_many_go),
+           KIT_CASE(too_much_goes), KIT_CASE(code), KIT_CASE(so_many_codes))
