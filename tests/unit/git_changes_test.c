@@ -720,6 +720,7 @@ int main(void)
         CASE(nothing_is_run),
         CASE(broken_repositories),
         CASE(moments_that_are_dropped),
+        CASE(looks_that_are_left_for_others),
         CASE(moments_that_are_gone),
         CASE(large_ones_are_cut),
         CASE(time_is_over),
