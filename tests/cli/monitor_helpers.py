@@ -82,7 +82,7 @@ class Screen:
             assert time.monotonic() < deadline, self.text()
             time.sleep(0.05)
         assert self.errors() == "", self.errors()
-        text = self.wait("echo")  # stty's words
+        text = self.wait("icanon")  # a word of stty, not of what was typed
         assert " -echo " not in text and " icanon" in text and " -icanon" not in text, text
         return int(self.code_path.read_text())
 
