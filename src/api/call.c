@@ -99,6 +99,15 @@ void call_unref(struct call *call)
     free(call);
 }
 
+void call_go_on(struct call *call, const struct err *err, void (*next)(struct call *call))
+{
+    if (err != NULL && err->code != ERR_NONE)
+        call_fail(call, err);
+    else if (call->req != NULL || call->idem.active)
+        next(call);
+    call_unref(call);
+}
+
 // -- what was asked
 
 const char *call_query(const struct call *call, const char *name)

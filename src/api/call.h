@@ -64,6 +64,9 @@ struct call {
 struct call *call_new(struct api *api, struct http_request *req);
 struct call *call_ref(struct call *call);
 void call_unref(struct call *call);
+// For a sandbox_fn whose data is a reference to the call, which is given back: answers the error,
+// or goes on with `next` if anybody still wants the answer.
+void call_go_on(struct call *call, const struct err *err, void (*next)(struct call *call));
 
 const char *call_query(const struct call *call, const char *name); // decoded, NULL if not given
 // Numbers and switches of the query. 0, or -1 when it was refused and answered.

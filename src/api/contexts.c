@@ -180,14 +180,9 @@ static void make(struct call *call)
 
 static void on_awake_make(void *data, struct sandbox *s, bool created, const struct err *err)
 {
-    struct call *call = data;
     (void)s;
     (void)created;
-    if (err != NULL && err->code != ERR_NONE)
-        call_fail(call, err);
-    else if (call->req != NULL || call->idem.active)
-        make(call);
-    call_unref(call);
+    call_go_on(data, err, make);
 }
 
 void handle_context_create(struct call *call)

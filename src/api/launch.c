@@ -51,14 +51,9 @@ static void start(struct call *call)
 
 static void on_awake(void *data, struct sandbox *s, bool created, const struct err *err)
 {
-    struct call *call = data;
     (void)s;
     (void)created;
-    if (err != NULL && err->code != ERR_NONE)
-        call_fail(call, err);
-    else if (call->req != NULL || call->idem.active)
-        start(call);
-    call_unref(call);
+    call_go_on(data, err, start);
 }
 
 void launch(struct call *call, bool keep_stdin, bool keep_awake, launch_fn fn)

@@ -225,14 +225,9 @@ static void begin(struct call *call)
 
 static void on_configured(void *data, struct sandbox *s, bool created, const struct err *err)
 {
-    struct call *call = data;
     (void)s;
     (void)created;
-    if (err != NULL && err->code != ERR_NONE)
-        call_fail(call, err);
-    else if (call->req != NULL || call->idem.active)
-        begin(call);
-    call_unref(call);
+    call_go_on(data, err, begin);
 }
 
 void handle_message(struct call *call)
