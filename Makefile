@@ -7,7 +7,7 @@ WERROR ?=
 NINJA = flock $(1)/.lock ninja -C $(1) $(if $(VERBOSE),-v,--quiet)
 C_FILES = $(shell find src tests bench -name '*.[ch]')
 
-.PHONY: run build test test-full bench lint format deps clean build-test build-fuzz agents-image
+.PHONY: run build test test-full soak bench lint format deps clean build-test build-fuzz agents-image
 
 build: | build/build.ninja
 	@scripts/deps build runtime # what has come to be needed since it was set up
@@ -20,7 +20,12 @@ test: build build-test agents-image
 	@$(PYTHON) scripts/run-tests
 
 test-full: build build-test build-fuzz agents-image
+	@scripts/deps full
 	@CAY_TEST_FULL=1 $(PYTHON) scripts/run-tests
+
+# A thousand cycles of everything that changes a disk, with the server killed in between; some minutes for each kind of store.
+soak: build build-test
+	@CAY_CYCLES=1000 CAY=$(CURDIR)/build/cay $(PYTHON) -m pytest tests/crash/test_integrity.py -q -s
 
 bench: build
 	@scripts/deps build runtime bench

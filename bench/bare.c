@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "bench.h"
 
-static char *const environment[] = {
+char *const bare_environment[] = {
     (char *)(uintptr_t) "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     (char *)(uintptr_t) "LANG=C.UTF-8",
     (char *)(uintptr_t) "HOME=/root",
@@ -34,7 +34,7 @@ int64_t bare_true(void)
     if (pid < 0)
         die("fork: %m");
     if (pid == 0) {
-        (void)execve(argv[0], argv, environment);
+        (void)execve(argv[0], argv, bare_environment);
         _exit(127);
     }
     wait_for(pid, argv[0]);
@@ -53,7 +53,7 @@ int64_t bare_command(const char *const *argv)
     if (pid == 0) {
         for (int fd = 0; fd < 3; fd++)
             (void)dup2(null, fd);
-        (void)execve(argv[0], (char *const *)(uintptr_t)argv, environment);
+        (void)execve(argv[0], (char *const *)(uintptr_t)argv, bare_environment);
         _exit(127);
     }
     wait_for(pid, argv[0]);

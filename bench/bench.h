@@ -51,6 +51,7 @@ void print_value(const char *line, const char *name, double value);
 int64_t bare_true(void);
 // The same with any program, its standard streams at /dev/null.
 int64_t bare_command(const char *const *argv);
+extern char *const bare_environment[]; // of all of them, as boxes have it
 
 // --- the lines ---
 

@@ -23,19 +23,6 @@ void answer_let_go(struct answer *a)
 
 // --- its events
 
-// How many of the last bytes are the beginning of a character whose rest is still to come.
-static size_t count_waiting(const char *data, size_t len)
-{
-    for (size_t n = 1; n <= 3 && n <= len; n++) {
-        unsigned char c = (unsigned char)data[len - n];
-        if ((c & 0xc0) == 0x80)
-            continue;
-        size_t whole = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : c >= 0xc0 ? 2 : 1;
-        return whole > n ? n : 0;
-    }
-    return 0;
-}
-
 static void emit_text(struct answer *a, const struct cell_event *event)
 {
     bool is_err = event->type == CELL_STDERR;
@@ -43,7 +30,7 @@ static void emit_text(struct answer *a, const struct cell_event *event)
     struct json j;
     struct buf buf;
     (void)buf_append(rest, event->bytes, event->len);
-    size_t wait = count_waiting(buf_str(rest), rest->len);
+    size_t wait = utf8_unfinished(buf_str(rest), rest->len);
     size_t len = rest->len - wait;
     if (len == 0)
         return;
@@ -245,7 +232,7 @@ static void show_text(struct json *j, const char *key, const struct buf *text, s
 {
     size_t len = text->len < max ? text->len : max;
     json_key(j, key);
-    json_put_strn(j, buf_str(text), len - (len < text->len ? count_waiting(text->data, len) : 0));
+    json_put_strn(j, buf_str(text), len - (len < text->len ? utf8_unfinished(text->data, len) : 0));
 }
 
 static void show_cell(struct json *j, const struct cell_whole *w, bool is_short)

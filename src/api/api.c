@@ -9,6 +9,9 @@
 #include <strings.h>
 
 #include "api/call.h"
+#include "api/capability.h"
+#include "api/family-path.h"
+#include "api/family.h"
 #include "api/handlers.h"
 #include "api/openapi.h"
 #include "api/preview.h"
@@ -18,10 +21,7 @@
 #include "edge/target.h"
 #include "edge/ws.h"
 
-enum {
-    TICK_MS = 5000,
-    ORIGIN_MAX = 512, // it is sent back, among headers of which there is not much room
-};
+enum { TICK_MS = 5000 };
 
 // -- browsers on other sites
 
@@ -29,10 +29,9 @@ static void add_cors(struct call *call)
 {
     if (call->api->cors[0] == '\0')
         return;
-    const char *origin = http_header(call->req, "Origin");
+    const char *origin = web_listed_origin(call->req, call->api->cors);
     http_add_header(call->req, "Vary", "Origin");
-    if (origin == NULL || strlen(origin) > ORIGIN_MAX || http_header_twice(call->req, "Origin") ||
-        !web_origin_is_listed(call->api->cors, origin))
+    if (origin == NULL)
         return;
     http_add_header(call->req, "Access-Control-Allow-Origin", origin);
     http_add_header(call->req, "Access-Control-Expose-Headers",
@@ -58,10 +57,35 @@ static void answer_options(struct call *call, const char *allow)
 
 // -- the steps
 
+// The container family's targets are as if they were written out: without a capability, and its
+// root without a slash, which theirs has.
+static int write_target(struct call *call, struct buf *ret)
+{
+    const char *rest, *raw = http_target(call->req);
+    (void)family_of(raw, &rest);
+    if (path_of_capability(raw) != NULL) {
+        if (capability_enter(call, ret) < 0)
+            return -1;
+    } else {
+        (void)buf_append(ret, raw, (size_t)(rest - raw));
+    }
+    bool is_root = strcmp(rest, "/") == 0 || strncmp(rest, "/?", 2) == 0;
+    (void)buf_append_str(ret, rest + is_root);
+    return 0;
+}
+
 static int read_target(struct call *call)
 {
     struct err err;
-    if (target_parse(&call->target, http_target(call->req), &err) == 0)
+    auto_buf text;
+    const char *raw = http_target(call->req);
+    buf_init(&text, EDGE_TARGET_MAX + EDGE_NAME_MAX + 64);
+    if (call->family == &family_container) {
+        if (write_target(call, &text) < 0)
+            return -1;
+        raw = buf_str(&text);
+    }
+    if (target_parse(&call->target, raw, &err) == 0)
         return 0;
     call_fail(call, &err);
     return -1;
@@ -71,13 +95,14 @@ static int find_route(struct call *call)
 {
     auto_buf allow;
     enum http_method method = http_get_method(call->req);
-    struct route_match match = route_find(method, &call->target);
+    struct route_match match = family_find(call->family, method, &call->target);
     buf_init(&allow, 128);
     call->route = match.route;
     memcpy(call->param, match.param, sizeof call->param);
     if (match.allowed == 0) {
-        call_error(call, ERROR_NOT_FOUND, NULL,
-                   "there is no such path; GET /openapi.json lists them");
+        call_error(call, ERROR_NOT_FOUND, NULL, "there is no such path%s",
+                   call->family == &family_native ? "; GET /openapi.json lists them"
+                                                  : " in this protocol");
         return -1;
     }
     if (match.route != NULL)
@@ -103,7 +128,7 @@ static int check_query(struct call *call)
                        "Bearer TOKEN'");
             return -1;
         }
-        if (!route_takes_query(call->route, name)) {
+        if (!call->family->lenient && !route_takes_query(call->route, name)) {
             const char *near = route_near_query(call->route, name);
             call_error(call, ERROR_INVALID_REQUEST, NULL, "unknown query parameter '%.80s'%s%s%s",
                        name, near != NULL ? ": did you mean '" : "", near != NULL ? near : "",
@@ -133,7 +158,7 @@ static int read_body(struct call *call)
         return -1;
     }
     if (call->route->body == NULL) {
-        if (len == 0)
+        if (len == 0 || call->family->lenient)
             return 0;
         call_error(call, ERROR_INVALID_REQUEST, NULL, "this request takes no body");
         return -1;
@@ -144,22 +169,67 @@ static int read_body(struct call *call)
     return -1;
 }
 
+static void handle(struct call *call)
+{
+    if ((call->route->flags & ROUTE_IDEMPOTENT) && idem_begin(call) < 0)
+        return;
+    call->route->handle(call);
+}
+
+static void on_made(void *data, struct sandbox *s, bool created, const struct err *err)
+{
+    struct call *call = data;
+    (void)created;
+    if (s != NULL)
+        call->sandbox = sandbox_ref(s);
+    call_go_on(call, err, handle);
+}
+
+// First seen by a family that makes it: as theirs has it, with a network; and with a disk, if this
+// machine keeps any.
+static void make_sandbox(struct call *call)
+{
+    struct fleet_stats stats;
+    fleet_stats(call->api->fleet, &stats);
+    const struct sandbox_settings settings = {
+        .id = call->param[0],
+        .sleep_after_ms = -1,
+        .network = "\"internet\"",
+        .ephemeral = !stats.has_volume,
+    };
+    if (!sandbox_id_valid(settings.id)) {
+        call_error(call, ERROR_INVALID_REQUEST, NULL,
+                   "a sandbox's id has 1 to %d letters, digits, '.', '_' and '-', with a letter or "
+                   "digit at both ends",
+                   EDGE_NAME_MAX);
+        return;
+    }
+    fleet_create(call->api->fleet, call->tenant, &settings, on_made, call_ref(call));
+}
+
+// 0: go on; -1: it was answered, or goes on by itself.
 static int find_sandbox(struct call *call)
 {
-    struct err err;
+    struct err err = {0};
     if (!(call->route->flags & ROUTE_SANDBOX))
         return 0;
     struct sandbox *s = fleet_find(call->api->fleet, call->tenant, call->param[0], &err);
-    if (s == NULL) {
-        if (err.code == ERR_NOT_FOUND)
-            call_error(call, ERROR_NOT_FOUND, NULL,
-                       "there is no sandbox '%.128s'; PUT /sandbox/{id} makes one", call->param[0]);
-        else
-            call_fail(call, &err);
+    if (s != NULL)
+        call->sandbox = sandbox_ref(s);
+    else if (err.code != ERR_NOT_FOUND) {
+        call_fail(call, &err);
         return -1;
     }
-    call->sandbox = sandbox_ref(s);
-    return 0;
+    if (capability_check(call) < 0)
+        return -1;
+    if (s != NULL)
+        return 0;
+    if (call->family->creates && !(call->route->flags & ROUTE_EXISTING))
+        make_sandbox(call);
+    else
+        call_error(call, ERROR_NOT_FOUND, "{\"missing\":\"sandbox\"}",
+                   "there is no sandbox '%.128s'; PUT /sandbox/{id} makes one", call->param[0]);
+    return -1;
 }
 
 static int check_draining(struct call *call)
@@ -197,12 +267,19 @@ static void dispatch(struct call *call)
         return;
     if (!(call->route->flags & ROUTE_PUBLIC) && auth_check(call) < 0)
         return;
-    if (check_query(call) < 0 || check_draining(call) < 0 || read_body(call) < 0 ||
-        find_sandbox(call) < 0)
+    if (check_query(call) < 0 || check_draining(call) < 0 || read_body(call) < 0)
         return;
-    if ((call->route->flags & ROUTE_IDEMPOTENT) && idem_begin(call) < 0)
+    if ((call->route->check != NULL && call->route->check(call) < 0) || find_sandbox(call) < 0)
         return;
-    call->route->handle(call);
+    handle(call);
+}
+
+unsigned api_refusal(void *data, const char *target, enum error_kind kind, const char *message,
+                     const char *request_id, struct buf *ret)
+{
+    const struct refusal refusal = {.kind = kind, .message = message, .request_id = request_id};
+    (void)data;
+    return family_of(target, NULL)->write_error(&refusal, ret);
 }
 
 void api_handle(struct http_request *req, void *data)
@@ -228,6 +305,7 @@ void api_handle(struct http_request *req, void *data)
 static void tick(uv_timer_t *timer)
 {
     struct api *api = timer->data;
+    capabilities_tick(api);
     streams_tick(api);
     stats_tick(api->stats);
 }
@@ -244,13 +322,14 @@ static int fill(struct api *api, const struct api_config *config, struct err *er
     api->secrets = config->secrets;
     api->egress = config->egress;
     api->agents = config->agents;
+    api->saved = config->saved;
     api->rate = config->rate;
     api->run = config->run;
     api->port = config->port;
     api->cors = strdup(config->cors != NULL ? config->cors : "");
     if (api->cors == NULL)
         abort();
-    openapi_write(&api->openapi);
+    openapi_native(&api->openapi);
     struct preview_where where;
     if (preview_where_read(&where, config->preview_domain, config->port, config->behind_proxy,
                            err) < 0)

@@ -11,6 +11,7 @@ struct agents;
 struct api;
 struct egress;
 struct mover;
+struct saved;
 struct secrets;
 
 struct api_config {
@@ -21,6 +22,7 @@ struct api_config {
     struct secrets *secrets;
     struct egress *egress;
     struct agents *agents;
+    struct saved *saved;
     const char *preview_domain; // "localhost", "HOST:PORT"
     uint16_t port;              // that is listened on
     bool behind_proxy;          // which does TLS
@@ -36,4 +38,6 @@ void api_free(struct api *api);                            // after the mover wa
 void api_handle(struct http_request *req, void *data);     // http_handler_fn; data is the api
 bool api_is_raw(void *data, const struct http_peek *peek); // http_raw_fn
 bool api_is_known(void *data, struct http_request *req);   // http_known_fn
+unsigned api_refusal(void *data, const char *target, enum error_kind kind, const char *message,
+                     const char *request_id, struct buf *ret); // http_refusal_fn
 void api_drain(struct api *api); // from now on /health says so; new work is refused with 503

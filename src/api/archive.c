@@ -2,11 +2,13 @@
 // Trees as tar archives. The hand writes or reads one through a pipe, the mover moves it between
 // that and the connection. Out: an answer in chunks, whose end is sent when the hand has said that
 // it did all of it; a connection that ends without is how a failure shows.
+#include "api/archive.h"
+
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include <strings.h>
 
-#include "api/files.h"
 #include "api/handlers.h"
 #include "api/show.h"
 #include "api/transfer.h"
@@ -19,13 +21,15 @@ enum {
 
 struct archive_call {
     struct file_call file; // first; its path is where the tree is
-    bool owner;
+    struct archive_out out;
+    struct archive_in in;
     int pipe; // from or to the hand
     // Both have to come to an end, in any order.
     bool is_moved, is_ended;
     bool failed;    // out: it cannot be whole any more
     struct err err; // in: what the hand said
     struct hand_ended ended;
+    char excludes[]; // of `out`
 };
 
 static void close_pipe(struct archive_call *a)
@@ -48,17 +52,7 @@ static void finish_out(struct call *call)
 {
     struct archive_call *a = call->state;
     struct err err;
-    bool chunked = call->taken != NULL && !call->taken->is_old;
-    struct move_config config = {
-        .from = a->pipe,
-        .from_offset = MOVE_NO_OFFSET,
-        .to = call->taken != NULL ? call->taken->fd : -1,
-        .to_offset = MOVE_NO_OFFSET,
-        .first = "0\r\n\r\n",
-        .first_len = 5,
-        .stall_ms = TRANSFER_STALL_MS,
-    };
-    if (!a->failed && chunked && transfer_start(call, &config, on_end_sent, &err) == 0)
+    if (!a->failed && transfer_last_chunk(call, a->pipe, on_end_sent, &err) == 0)
         return;
     close_pipe(a);
     call_drop(call);
@@ -95,9 +89,9 @@ static void on_out_started(void *data, struct hand_answer *answer)
     if (call->taken->is_old)
         http_taken_head(call->taken, 200, &head);
     else
-        call_taken_head(call, 200, "application/x-tar", UINT64_MAX, &head);
+        call_taken_head(call, 200, a->out.type, UINT64_MAX, &head);
     if (call->taken->is_old)
-        (void)buf_append_str(&head, "Content-Type: application/x-tar\r\nConnection: close\r\n\r\n");
+        (void)buf_printf(&head, "Content-Type: %s\r\nConnection: close\r\n\r\n", a->out.type);
     call_count(call, 200);
     struct move_config config = {
         .from = a->pipe,
@@ -129,20 +123,34 @@ static void on_out_done(void *data, const struct hand_ended *ended, const struct
     files_work_over(call);
 }
 
+static void ask_out(struct call *call)
+{
+    static const struct hand_long_ops ops = {.started = on_out_started, .done = on_out_done};
+    const struct archive_call *a = call->state;
+    struct hand_tar tar = {.exclude_len = (uint32_t)strlen(a->excludes)};
+    auto_buf data;
+    buf_init(&data, HAND_DATA_MAX);
+    (void)buf_append(&data, &tar, sizeof tar);
+    (void)buf_append(&data, a->excludes, tar.exclude_len + 1);
+    struct hand_ask ask = {.type = HAND_TAR_OUT, .path = a->file.path, .flags = a->out.flags};
+    if (tar.exclude_len > 0) {
+        ask.data = data.data;
+        ask.data_len = data.len;
+    }
+    if (data.failed != 0)
+        call_error(call, ERROR_INVALID_REQUEST, NULL, "what is to be left out is too long a list");
+    else
+        files_work(call, &ask, &ops);
+}
+
 // What is not there is told before the answer begins.
 static void on_out_seen(struct call *call, struct hand_answer *answer, const struct err *err)
 {
-    static const struct hand_long_ops ops = {.started = on_out_started, .done = on_out_done};
-    struct archive_call *a = call->state;
     (void)answer;
-    if (err != NULL) {
+    if (err != NULL)
         files_fail(call, err);
-        return;
-    }
-    if (call->req == NULL)
-        return;
-    const struct hand_ask ask = {.type = HAND_TAR_OUT, .path = a->file.path};
-    files_work(call, &ask, &ops);
+    else if (call->req != NULL)
+        ask_out(call);
 }
 
 static void start_out(struct call *call)
@@ -154,9 +162,9 @@ static void start_out(struct call *call)
 
 // -- in
 
-static void reply_in(struct call *call)
+static void reply_in(struct call *call, const struct hand_ended *ended)
 {
-    struct archive_call *a = call->state;
+    const struct archive_call *a = call->state;
     struct buf buf;
     struct json j;
     buf_init(&buf, ANSWER_MAX);
@@ -164,8 +172,8 @@ static void reply_in(struct call *call)
     json_open_object(&j);
     show_bool(&j, "success", true);
     show_str(&j, "path", a->file.path);
-    show_int(&j, "entries", (int64_t)a->ended.n);
-    show_int(&j, "bytes", (int64_t)a->ended.bytes);
+    show_int(&j, "entries", (int64_t)ended->n);
+    show_int(&j, "bytes", (int64_t)ended->bytes);
     json_close_object(&j);
     call_reply_json(call, 200, &j);
 }
@@ -187,7 +195,7 @@ static void finish_in(struct call *call)
     if (a->err.code != ERR_NONE)
         fail_in(call);
     else
-        reply_in(call);
+        a->in.reply(call, &a->ended);
 }
 
 // Not all of it came to the hand, which is not to blame: whoever is still there is told.
@@ -273,54 +281,82 @@ static void start_in(struct call *call)
     const struct hand_ask ask = {
         .type = HAND_TAR_IN,
         .path = a->file.path,
-        .flags = HAND_PARENTS | (a->owner ? HAND_OWNER : 0u),
+        .flags = HAND_PARENTS | (a->in.owner ? HAND_OWNER : 0u),
     };
     files_work(call, &ask, &ops);
 }
 
-// -- the routes
+// -- the doors
 
-static struct archive_call *new_call(struct call *call)
+static struct archive_call *new_call(struct call *call, const char *path, const char *excludes)
 {
-    struct err err = {0};
-    const char *path = call_query(call, "path");
-    struct archive_call *a = files_new(call, sizeof *a);
+    struct archive_call *a = files_new(call, sizeof *a + strlen(excludes) + 1);
     if (a == NULL)
         return NULL;
     a->pipe = -1;
-    if (path == NULL) {
-        call_error(call, ERROR_INVALID_REQUEST, NULL, "?path: say which directory");
-        return NULL;
-    }
-    if (file_path_check(path, &err) < 0) {
-        (void)err_wrap(&err, "?path");
-        call_fail(call, &err);
-        return NULL;
-    }
+    memcpy(a->excludes, excludes, strlen(excludes) + 1);
     (void)snprintf(a->file.path, sizeof a->file.path, "%s", path);
     return a;
 }
 
+void archive_send(struct call *call, const struct archive_out *out)
+{
+    struct archive_call *a = new_call(call, out->path, out->excludes != NULL ? out->excludes : "");
+    if (a == NULL)
+        return;
+    a->out = *out;
+    a->out.excludes = NULL; // a copy is behind it
+    files_wake(call, start_out);
+}
+
+void archive_take(struct call *call, const struct archive_in *in)
+{
+    const char *encoding = http_header(call->req, "Content-Encoding");
+    if (encoding != NULL && strcasecmp(encoding, "identity") != 0) {
+        call_error(call, ERROR_UNSUPPORTED_MEDIA_TYPE, NULL,
+                   "Content-Encoding: send the archive as it is, not compressed");
+        return;
+    }
+    struct archive_call *a = new_call(call, in->path, "");
+    if (a == NULL)
+        return;
+    a->in = *in;
+    files_wake(call, start_in);
+}
+
+// -- the routes
+
+// ?path, or NULL when it was refused and answered.
+static const char *read_path(struct call *call)
+{
+    struct err err = {0};
+    const char *path = call_query(call, "path");
+    if (path == NULL) {
+        call_error(call, ERROR_INVALID_REQUEST, NULL, "?path: say which directory");
+        return NULL;
+    }
+    if (file_path_check(path, &err) == 0)
+        return path;
+    (void)err_wrap(&err, "?path");
+    call_fail(call, &err);
+    return NULL;
+}
+
 void handle_archive_get(struct call *call)
 {
-    if (new_call(call) == NULL)
+    struct archive_out out = {.path = read_path(call), .type = "application/x-tar"};
+    if (out.path == NULL)
         return;
     if (call->is_head)
         call_error(call, ERROR_INVALID_REQUEST, NULL,
                    "an archive has no HEAD: it is made as it is sent");
     else
-        files_wake(call, start_out);
+        archive_send(call, &out);
 }
 
 void handle_archive_put(struct call *call)
 {
-    const char *encoding = http_header(call->req, "Content-Encoding");
-    struct archive_call *a = new_call(call);
-    if (a == NULL || call_query_bool(call, "owner", false, &a->owner) < 0)
-        return;
-    if (encoding != NULL && strcasecmp(encoding, "identity") != 0)
-        call_error(call, ERROR_UNSUPPORTED_MEDIA_TYPE, NULL,
-                   "Content-Encoding: send the archive as it is, not compressed");
-    else
-        files_wake(call, start_in);
+    struct archive_in in = {.path = read_path(call), .reply = reply_in};
+    if (in.path != NULL && call_query_bool(call, "owner", false, &in.owner) == 0)
+        archive_take(call, &in);
 }

@@ -9,6 +9,8 @@
 
 #include "api/body-token.h"
 #include "api/call.h"
+#include "api/capability.h"
+#include "api/family-path.h"
 #include "api/transfer.h"
 #include "api/web.h"
 #include "base/clock.h"
@@ -24,8 +26,10 @@ enum { OFFERED_MAX = BODY_TOKEN_MAX };
 
 void token_unref(struct token *token)
 {
-    if (token != NULL && --token->refs == 0)
-        free(token);
+    if (token == NULL || --token->refs > 0)
+        return;
+    token_unref(token->payer);
+    free(token);
 }
 
 void token_make(char text[TOKEN_TEXT])
@@ -102,6 +106,24 @@ static struct token *find(struct api *api, const char *text, struct err *err)
     return t;
 }
 
+struct token *auth_of_id(struct api *api, const char *id, struct err *err)
+{
+    size_t at = 0;
+    struct token_row row = {0};
+    char key[2 * DB_TOKEN_HASH + 1];
+    struct token *t;
+    while ((t = map_next(&api->tokens, &at)) != NULL && strcmp(t->id, id) != 0)
+        ;
+    if (t != NULL)
+        return t;
+    if (db_token_by_id(api->db, id, &row, err) == 1) {
+        (void)sodium_bin2hex(key, sizeof key, row.hash, sizeof row.hash);
+        t = remember(api, key, &row);
+    }
+    token_row_done(&row);
+    return t;
+}
+
 bool auth_knows(struct api *api, const char *text)
 {
     struct err err;
@@ -111,16 +133,22 @@ bool auth_knows(struct api *api, const char *text)
 void auth_revoked(struct api *api, const char *id)
 {
     size_t at = 0;
+    capabilities_of_token(api, id);
     for (struct token *t; (t = map_next(&api->tokens, &at)) != NULL;) {
         if (strcmp(t->id, id) != 0)
             continue;
         (void)map_del(&api->tokens, t->key);
-        t->revoked = true;
-        streams_end(api, t);
-        transfers_cut(api, t);
+        auth_cut(api, t);
         token_unref(t);
         return;
     }
+}
+
+void auth_cut(struct api *api, struct token *token)
+{
+    token->revoked = true;
+    streams_end(api, token);
+    transfers_cut(api, token);
 }
 
 // -- the admin's token
@@ -172,6 +200,8 @@ int auth_open(struct api *api, const struct api_config *config, struct err *err)
     api->local = make_unnamed(/*admin=*/true, /*limit=*/0);
     if (config->open)
         api->anyone = make_unnamed(/*admin=*/false, api->rate);
+    else if (db_url_forget_nobodys(api->db, err) < 0)
+        return -1;
     if (token == NULL || *token == '\0')
         return 0;
     token_hash(token, hash);
@@ -191,13 +221,14 @@ void auth_close(struct api *api)
     for (struct token *t; (t = map_next(&api->tokens, &at)) != NULL;)
         token_unref(t);
     map_done(&api->tokens);
+    capabilities_close(api);
     token_unref(api->local);
     token_unref(api->anyone);
 }
 
 // -- a request
 
-static int refuse(struct call *call, const char *why)
+int auth_refuse(struct call *call, const char *why)
 {
     http_add_header(call->req, "WWW-Authenticate", "Bearer realm=\"cay\"");
     call_error(call, ERROR_UNAUTHORIZED, NULL, "%s", why);
@@ -238,13 +269,13 @@ static int refuse_unnamed(struct call *call)
 {
     bool may_be_within = call->route->flags & ROUTE_BODY_TOKEN;
     if (call->api->anyone == NULL && may_be_within && http_is_raw(call->req))
-        return refuse(call, "a token is needed before a body of this size is read: send "
-                            "'Authorization: Bearer TOKEN'");
+        return auth_refuse(call, "a token is needed before a body of this size is read: send "
+                                 "'Authorization: Bearer TOKEN'");
     if (call->api->anyone == NULL && may_be_within)
-        return refuse(call, "a token is needed: send 'Authorization: Bearer TOKEN', or "
-                            "'auth_token' in the body");
+        return auth_refuse(call, "a token is needed: send 'Authorization: Bearer TOKEN', or "
+                                 "'auth_token' in the body");
     if (call->api->anyone == NULL)
-        return refuse(call, "a token is needed: send 'Authorization: Bearer TOKEN'");
+        return auth_refuse(call, "a token is needed: send 'Authorization: Bearer TOKEN'");
     call_error(call, ERROR_FORBIDDEN, NULL,
                "this server asks for no token, so that it does nothing for pages of the web: this "
                "request's Origin or Sec-Fetch-Site says that it comes from one ('cay serve --cors' "
@@ -255,12 +286,14 @@ static int refuse_unnamed(struct call *call)
 static int read_header(struct call *call, const char *header, const char **ret_text)
 {
     if (*ret_text != NULL)
-        return refuse(call, "there is a token in the Authorization header and one offered as a "
-                            "subprotocol: send one");
+        return auth_refuse(call,
+                           "there is a token in the Authorization header and one offered as a "
+                           "subprotocol: send one");
     if (http_header_twice(call->req, "Authorization"))
-        return refuse(call, "there is more than one Authorization header");
+        return auth_refuse(call, "there is more than one Authorization header");
     *ret_text = bearer(header);
-    return *ret_text != NULL ? 0 : refuse(call, "the Authorization header must be 'Bearer TOKEN'");
+    return *ret_text != NULL ? 0
+                             : auth_refuse(call, "the Authorization header must be 'Bearer TOKEN'");
 }
 
 // Where there is no header.
@@ -272,7 +305,7 @@ static int read_within(struct call *call, char buffer[static OFFERED_MAX], const
     const char *body = http_body(call->req, &len);
     int r = body_token_find(body, len, buffer);
     if (r < 0)
-        return refuse(call, "the body's auth_token cannot be a token");
+        return auth_refuse(call, "the body's auth_token cannot be a token");
     if (r > 0)
         *ret_text = buffer;
     return 0;
@@ -299,7 +332,7 @@ static struct token *find_sent(struct call *call)
     if (text == NULL)
         (void)refuse_unnamed(call);
     else if (err.code == ERR_NONE)
-        (void)refuse(call, "this token is not known; it may have been revoked");
+        (void)auth_refuse(call, "this token is not known; it may have been revoked");
     else
         call_fail(call, &err);
     return NULL;
@@ -358,19 +391,40 @@ void auth_arrived(struct api *api, struct http_request *req)
     stranger_gone(api);
 }
 
+// The addresses that a token has made are its own. Those who need none are one, who is not nobody.
+static uint64_t owner_of(const struct token *t)
+{
+    char head[17];
+    if (t == NULL)
+        return 0;
+    (void)snprintf(head, sizeof head, "%.16s", t->payer != NULL ? t->payer->key : t->key);
+    return head[0] != '\0' ? strtoull(head, NULL, 16) : 1;
+}
+
 bool api_is_known(void *data, struct http_request *req)
 {
+    struct err err = {0};
+    const struct token *t = NULL;
+    bool is_known;
     const char *header = http_header(req, "Authorization");
     const char *text = header != NULL ? bearer(header) : NULL;
-    if (header != NULL)
-        return text != NULL && auth_knows(data, text);
-    return unnamed(data, req) != NULL || admit_stranger(data, req);
+    if (path_of_capability(http_target(req)) != NULL) {
+        is_known = capability_is_known(data, http_target(req), &t);
+    } else if (header != NULL) {
+        t = text != NULL ? find(data, text, &err) : NULL;
+        is_known = t != NULL || err.code != ERR_NONE;
+    } else {
+        t = unnamed(data, req);
+        is_known = t != NULL || admit_stranger(data, req);
+    }
+    http_set_owner(req, owner_of(t));
+    return is_known;
 }
 
 static int check_rate(struct call *call)
 {
     struct rate_state state;
-    struct token *t = call->token;
+    struct token *t = call->token->payer != NULL ? call->token->payer : call->token;
     if (t->limit <= 0)
         return 0;
     bool ok = rate_take(&t->rate, t->limit, call->start_ns, &state);
@@ -415,6 +469,8 @@ static int take_tenant(struct call *call)
 
 int auth_check(struct call *call)
 {
+    if (call->token != NULL) // of its address
+        return check_rate(call);
     if (identify(call) < 0 || check_rate(call) < 0)
         return -1;
     if ((call->route->flags & ROUTE_ADMIN) && !call->admin) {

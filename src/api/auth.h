@@ -30,9 +30,12 @@ struct token {
     unsigned refs;
     int64_t tenant;
     bool admin;
-    bool revoked;  // and counted still: by requests that it had begun
-    int64_t limit; // requests a minute; 0: none
+    bool revoked;    // and counted still: by requests that it had begun
+    int64_t sandbox; // an address's: the number of the only one that it is for (capability.h)
+    int64_t limit;   // requests a minute; 0: none
     struct rate rate;
+    size_t held;         // bytes of its answers that wait for their readers (hold.c)
+    struct token *payer; // counted; an address's: the token whose requests its are; NULL: its own
 };
 
 void token_unref(struct token *token); // takes NULL
@@ -40,3 +43,5 @@ void token_make(char text[TOKEN_TEXT]);
 void token_hash(const char *text, uint8_t hash[DB_TOKEN_HASH]);
 void token_make_id(char id[DB_TOKEN_ID]);
 bool auth_knows(struct api *api, const char *text); // whether it is a token of ours
+// By its id, which is no secret. NULL with ERR_NONE: there is none.
+struct token *auth_of_id(struct api *api, const char *id, struct err *err);

@@ -13,6 +13,7 @@
 #include "api/stats.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "base/text.h"
 
 enum { ERROR_MAX = 64 * 1024 }; // of an error's body
@@ -58,6 +59,7 @@ struct call *call_new(struct api *api, struct http_request *req)
         abort();
     call->api = api;
     call->req = req;
+    call->family = family_of(http_target(req), NULL);
     call->refs = 1;
     call->start_ns = clock_ns();
     call->method = http_get_method(req);
@@ -87,8 +89,9 @@ void call_unref(struct call *call)
         return;
     assert(!call->streaming);
     call_drop(call);
-    call->api->held -= call->held;
+    call_hold_nothing(call);
     free(call->state);
+    free(call->about);
     body_done(&call->body);
     target_done(&call->target);
     free(call->idem.key);
@@ -219,8 +222,21 @@ void call_header_n(struct call *call, const char *name, int64_t n)
     call_add_header(call, name, text);
 }
 
+// What was only looked at can be looked at later.
+static bool is_scarce(const struct call *call, unsigned status, const struct buf *body)
+{
+    return status == 200 && (call->method == HTTP_GET || call->is_head) &&
+           !call_has_room(call, body->len);
+}
+
 void call_reply(struct call *call, unsigned status, const char *type, struct buf *body)
 {
+    if (is_scarce(call, status, body)) {
+        buf_done(body);
+        call_scarce(call);
+        return;
+    }
+    call_holds(call, body->len);
     idem_answer(call, status, body->data, body->len);
     call->stop = NULL;
     if (call->req == NULL) {
@@ -261,15 +277,33 @@ void call_reply_ok(struct call *call)
     call_reply(call, 200, "application/json", &buf);
 }
 
+void call_about(struct call *call, const char *json)
+{
+    free(call->about);
+    call->about = mem_copy_text(json);
+}
+
 static void send_error(struct call *call, enum error_kind kind, const char *details,
                        const char *message)
 {
     struct buf buf;
+    const struct refusal refusal = {
+        .kind = kind,
+        .message = message,
+        .request_id = call->id,
+        .details = details,
+        .fault = call->body.fault.wrong != BODY_FINE ? &call->body.fault : NULL,
+        .route = call->route,
+        .about = call->about,
+        .is_at_work = call->is_at_work,
+    };
     buf_init(&buf, SIZE_MAX / 2);
-    error_write(&buf, kind, message, call->id, details);
+    unsigned status = call->family->write_error(&refusal, &buf);
     if (kind == ERROR_UNAVAILABLE || kind == ERROR_REQUEST_IN_PROGRESS)
         call_header_n(call, "Retry-After", 1);
-    call_reply(call, error_status(kind), "application/json", &buf);
+    if (kind == ERROR_STORE_UNAVAILABLE)
+        call_header_n(call, "Retry-After", 10);
+    call_reply(call, status, "application/json", &buf);
 }
 
 void call_error(struct call *call, enum error_kind kind, const char *details, const char *fmt, ...)
@@ -285,7 +319,7 @@ void call_error(struct call *call, enum error_kind kind, const char *details, co
 // What the kernel said, and paths of the machine, are for the log.
 void call_fail(struct call *call, const struct err *err)
 {
-    enum error_kind kind = error_of(err->code);
+    enum error_kind kind = error_of_err(err);
     if (kind != ERROR_INTERNAL) {
         send_error(call, kind, NULL, err->msg);
         return;

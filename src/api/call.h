@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "api/api-internal.h"
+#include "api/family.h"
 #include "api/route.h"
 #include "base/buf.h"
 #include "base/json.h"
@@ -35,6 +36,7 @@ struct call {
     struct http_request *req;
     struct http_taken *taken; // its connection, once that was taken (taken.c)
     enum http_method method;
+    const struct family *family;
     const struct route *route; // NULL while it is not known
     unsigned refs;
     char id[EDGE_REQUEST_ID_MAX + 1];
@@ -48,12 +50,16 @@ struct call {
     bool is_head;
     struct body body;
     struct sandbox *sandbox; // counted; of a route with a sandbox's id
+    bool has_marked;         // that a sandbox shall be restored, before it was made
+    bool is_apart;           // what is moved for it does not come from the sandbox's box
+    bool is_at_work;         // its sandbox runs: what fails now is the work itself
     struct idem idem;
     // What the handler keeps, freed with free(3) when the call is over, and how it hears that
     // nobody waits any more (the client is gone): it lets go of what `state` refers to.
     void *state;
     void (*stop)(struct call *call);
-    size_t held; // bytes of its answer that count in api->held until it is over
+    size_t held, asked; // bytes that are counted until it is over (hold.c): all, and its request's
+    char *about;        // call_about
     // An answer that is being streamed (stream.c).
     bool streaming, stream_is_sse;
     bool stream_stays; // also when the server stops: what it tells comes to its end before
@@ -85,6 +91,9 @@ void call_fail(struct call *call, const struct err *err);
 // `details`: a JSON object, or NULL.
 void call_error(struct call *call, enum error_kind kind, const char *details, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
+// What the call is about, as a JSON object, for families whose errors carry that: {"path":
+// "/workspace/a"}. Told with every error from now on that brings no details of its own. Copied.
+void call_about(struct call *call, const char *json);
 // {"success":true,"<key>":[...]}: begin, let something write the entries into list.json, end with
 // what it returned.
 struct call_list {
@@ -96,6 +105,25 @@ void call_list_end(struct call *call, struct call_list *list, int r, const struc
 void call_add_header(struct call *call, const char *name, const char *value);
 void call_header_n(struct call *call, const char *name, int64_t n);
 void call_count(struct call *call, unsigned status); // for the log and /metrics
+
+// --- large answers (hold.c)
+
+enum {
+    CALL_SMALL = 256 * 1024,          // what always has room
+    CALL_HELD_MAX = 256 * 1024 * 1024 // of all calls together; of one token's, half of it
+};
+// An answer waits in memory for a reader who may never take it. call_reply counts each; one of a
+// GET that has no room is not sent, but that there is none. Whoever puts together a large one over
+// some time, or cannot say afterwards that it was not done, counts while it grows: `len` bytes,
+// instead of what the call has counted before, until it is over. False: there is no room for them,
+// and nothing has changed.
+bool call_hold(struct call *call, size_t len);
+bool call_has_room(const struct call *call, size_t len);
+void call_holds(struct call *call, size_t len); // whether there is room or not
+// And of its request, of one that outlives its client, who no longer counts for it then.
+bool call_hold_request(struct call *call, size_t len);
+void call_hold_nothing(struct call *call); // at its end
+void call_scarce(struct call *call);       // answers that there is none
 
 // --- calls that work on their connection themselves (taken.c)
 
@@ -125,15 +153,17 @@ void stream_long_end(struct call *call);
 void stream_write(struct call *call, const void *data, size_t len);
 bool stream_full(const struct call *call); // wait for the drain callback before writing more
 void stream_end(struct call *call);        // the answer is complete
-void stream_forget(struct call *call);     // its client is gone
-void streams_tick(struct api *api);        // keeps quiet ones open
+void stream_cut(struct call *call); // it cannot be completed, which its reader sees: as if he went
+void stream_forget(struct call *call); // its client is gone
+void streams_tick(struct api *api);    // keeps quiet ones open
 void streams_end(struct api *api,
                  const struct token *token); // of a revoked token; NULL: all that do not stay
 
 // --- the steps before a handler; 0, or -1 when they have answered
 
 int auth_check(struct call *call);
-bool auth_peek(struct call *call); // whether a valid token came; answers nothing
+int auth_refuse(struct call *call, const char *why); // 401; -1
+bool auth_peek(struct call *call);                   // whether a valid token came; answers nothing
 int idem_begin(struct call *call);
 void idem_answer(struct call *call, unsigned status, const char *body, size_t len);
 void idem_answer_process(struct call *call, const char *process);

@@ -9,10 +9,6 @@ enum {
     // truncated.
     TEXT_MAX = 2 * CELL_OUTPUT_MAX,
     OBJECTS_MAX = 2 * CELL_OUTPUT_MAX, // with what is put before each, however small they are
-    // A result may be asked for again and again, by readers who do not take it. While so much waits
-    // for them, further answers are cut to what is small.
-    HELD_MAX = 256 * 1024 * 1024,
-    SMALL = 256 * 1024,
     RESULT_MAX = TEXT_MAX + 2 * OBJECTS_MAX + 6 * CELL_CODE_MAX + 1024 * 1024,
 };
 
@@ -34,10 +30,11 @@ void code_show_end(struct json *j, const struct cell_end *end, bool truncated)
         show_str(j, "message", end->err.msg);
 }
 
-static void whole_init(struct cell_whole *w, const struct api *api)
+// While much waits for readers, further answers are cut to what is small: the cell has run.
+static void whole_init(struct cell_whole *w, const struct call *call)
 {
-    bool is_scarce = api->held > HELD_MAX - TEXT_MAX;
-    cell_whole_init(w, is_scarce ? SMALL : TEXT_MAX, is_scarce ? SMALL : OBJECTS_MAX);
+    bool is_scarce = !call_has_room(call, TEXT_MAX);
+    cell_whole_init(w, is_scarce ? CALL_SMALL : TEXT_MAX, is_scarce ? CALL_SMALL : OBJECTS_MAX);
 }
 
 // -- as JSON
@@ -109,7 +106,7 @@ void code_reply(struct call *call, struct cell *cell)
     struct buf buf;
     struct json j;
     struct cell_whole w;
-    whole_init(&w, call->api);
+    whole_init(&w, call);
     cell_whole_read(&w, cell);
     buf_init(&buf, RESULT_MAX);
     json_init(&j, &buf);
@@ -117,7 +114,5 @@ void code_reply(struct call *call, struct cell *cell)
     show_cell(&j, cell, &w);
     json_close_object(&j);
     cell_whole_done(&w);
-    call->held = buf.len;
-    call->api->held += buf.len;
     call_reply_json(call, 200, &j);
 }

@@ -44,6 +44,8 @@ struct follow {
     struct waiting waiting[STREAMS];
     uint64_t base; // what the number of the first event is for its reader
     size_t sent;   // bytes of an object, whose event has been begun
+    int64_t error; // place of its CELL_ERROR, or -1
+    const struct code_words *words;
 };
 
 // -- places
@@ -95,19 +97,6 @@ static bool is_place(struct cell *cell, struct code_place place)
 
 // -- characters
 
-// How many bytes at the end are the beginning of a character whose rest is still to come.
-static size_t unfinished(const char *data, size_t len)
-{
-    for (size_t back = 1; back <= WAITING_MAX && back <= len; back++) {
-        unsigned char c = (unsigned char)data[len - back];
-        if ((c & 0xc0) == 0x80)
-            continue;
-        size_t want = c >= 0xf0 && c <= 0xf4 ? 4 : c >= 0xe0 && c < 0xf0 ? 3 : c >= 0xc2 ? 2 : 1;
-        return c <= 0xf4 && want > back ? back : 0;
-    }
-    return 0;
-}
-
 // Puts the last bytes of one event before those that are there.
 static void take_last(struct cell *cell, struct code_place end, enum cell_event_type type,
                       char last[WAITING_MAX], size_t *have)
@@ -136,7 +125,7 @@ static struct waiting waiting_at(struct cell *cell, struct code_place place, int
         take_last(cell, place, stream_types[stream], last, &have);
     for (int i = 0; i < LOOK_BACK_MAX && n > 0 && have < WAITING_MAX; i++)
         take_last(cell, (struct code_place){.n = --n}, stream_types[stream], last, &have);
-    w.len = unfinished(last + WAITING_MAX - have, have);
+    w.len = utf8_unfinished(last + WAITING_MAX - have, have);
     memcpy(w.bytes, last + WAITING_MAX - w.len, w.len);
     return w;
 }
@@ -152,41 +141,11 @@ static void write_id(const struct follow *f, struct code_place place, char ret[I
         (void)snprintf(ret, ID_MAX, "%s:%" PRIu64, id, f->base + place.n);
 }
 
-static void open_event(struct buf *buf, struct json *j)
-{
-    buf_init(buf, EVENT_MAX);
-    json_init(j, buf);
-    json_open_object(j);
-}
-
-// The id is where to go on after it.
-static void send_event(struct follow *f, const char *event, struct json *j)
+static void send_text(struct follow *f, int stream, const char *data, size_t len)
 {
     char id[ID_MAX];
     write_id(f, f->place, id);
-    json_close_object(j);
-    stream_event(f->call, id, event, j);
-}
-
-static void send_start(struct follow *f)
-{
-    struct buf buf;
-    struct json j;
-    open_event(&buf, &j);
-    show_str(&j, "id", cell_id(f->cell));
-    show_str(&j, "context", cell_context(f->cell));
-    show_str(&j, "language", cell_language(f->cell)->name);
-    send_event(f, "start", &j);
-}
-
-static void send_text(struct follow *f, int stream, const char *data, size_t len)
-{
-    struct buf buf;
-    struct json j;
-    open_event(&buf, &j);
-    json_key(&j, "text");
-    json_put_strn(&j, data, len);
-    send_event(f, stream_names[stream], &j);
+    f->words->text(f->call, id, stream_names[stream], data, len);
 }
 
 // -- one step each: how many bytes it moved
@@ -217,7 +176,7 @@ static ssize_t step_output(struct follow *f, int stream)
     size_t len = w->len;
     memcpy(data, w->bytes, w->len);
     len += gather(f, stream, data + len, CHUNK);
-    size_t rest = unfinished(data, len);
+    size_t rest = utf8_unfinished(data, len);
     memcpy(w->bytes, data + len - rest, rest);
     w->len = rest;
     if (len > rest)
@@ -226,19 +185,17 @@ static ssize_t step_output(struct follow *f, int stream)
 }
 
 // `part`: those that have not been sent yet, SLICE at most.
-static ssize_t step_object(struct follow *f, const struct cell_event *part)
+static ssize_t step_object(struct follow *f, struct cell_event *part)
 {
-    static const char *const names[] = {
-        [CELL_RESULT] = "result", [CELL_DISPLAY] = "display", [CELL_ERROR] = "error"};
     char id[ID_MAX];
-    if (f->sent == 0) {
-        write_id(f, (struct code_place){.n = f->place.n + 1}, id);
-        stream_long_begin(f->call, id, names[part->type]);
-    }
-    stream_long_data(f->call, part->bytes, part->len);
+    if (f->sent + part->len < part->total) // whole characters
+        part->len -= utf8_unfinished(part->bytes, part->len);
+    if (part->type == CELL_ERROR)
+        f->error = (int64_t)f->place.n;
+    write_id(f, (struct code_place){.n = f->place.n + 1}, id);
+    f->words->object(f->call, id, part, f->sent);
     f->sent += part->len;
     if (f->sent == part->total) {
-        stream_long_end(f->call);
         f->sent = 0;
         f->place.n++;
     }
@@ -247,18 +204,15 @@ static ssize_t step_object(struct follow *f, const struct cell_event *part)
 
 static ssize_t step_end(struct follow *f)
 {
-    struct buf buf;
-    struct json j;
-    const struct cell_end *end = cell_end(f->cell);
+    char id[ID_MAX];
     for (int i = (int)f->place.at; i < STREAMS; i++) {
         f->place.at++;
         if (f->waiting[i].len > 0)
             send_text(f, i, f->waiting[i].bytes, f->waiting[i].len);
     }
     f->place = (struct code_place){.n = f->place.n + 1};
-    open_event(&buf, &j);
-    code_show_end(&j, end, end->truncated);
-    send_event(f, "end", &j);
+    write_id(f, f->place, id);
+    f->words->end(f->call, id, f->cell, f->error);
     return -1;
 }
 
@@ -295,10 +249,19 @@ static void let_go(struct follow *f)
     f->cell = NULL;
 }
 
-// The cell goes on without its reader.
+// The client is gone, or (call->req is still there) the server ends it.
 static void stop(struct call *call)
 {
-    let_go(call->state);
+    struct follow *f = call->state;
+    struct cell *cell = f->cell != NULL ? cell_ref(f->cell) : NULL;
+    let_go(f); // so that its end is not told to us
+    if (cell == NULL)
+        return;
+    if (f->words->cut != NULL && call->req != NULL)
+        f->words->cut(call);
+    if (f->words->needs_reader && !cell_has_ended(cell))
+        cell_cancel(cell);
+    cell_unref(cell);
 }
 
 static void pump(struct follow *f)
@@ -337,7 +300,8 @@ static uint64_t base_of(const struct call *call, const struct cell *cell)
     return ((uint64_t)stats.restarts + 1) << RESTART_SHIFT;
 }
 
-void code_stream(struct call *call, struct cell *cell, struct code_place from, bool start)
+void code_stream_as(struct call *call, struct cell *cell, struct code_place from, bool start,
+                    const struct code_words *words)
 {
     uint64_t base = base_of(call, cell);
     if (from.n >= base)
@@ -352,7 +316,12 @@ void code_stream(struct call *call, struct cell *cell, struct code_place from, b
     struct follow *f = calloc(1, sizeof *f);
     if (f == NULL)
         abort();
-    *f = (struct follow){.call = call, .cell = cell_ref(cell), .place = from, .base = base};
+    *f = (struct follow){.call = call,
+                         .cell = cell_ref(cell),
+                         .place = from,
+                         .base = base,
+                         .error = -1,
+                         .words = words};
     for (int i = 0; i < STREAMS; i++)
         f->waiting[i] = waiting_at(cell, from, i);
     free(call->state);
@@ -361,7 +330,76 @@ void code_stream(struct call *call, struct cell *cell, struct code_place from, b
     stream_begin_sse(call);
     http_on_drain(call->req, on_news, f);
     f->follower = cell_follow(cell, on_news, f);
-    if (start)
-        send_start(f);
+    if (start) {
+        char id[ID_MAX];
+        write_id(f, f->place, id);
+        words->start(call, id, cell);
+    }
     pump(f);
+}
+
+// -- in our own words
+
+static void open_event(struct buf *buf, struct json *j)
+{
+    buf_init(buf, EVENT_MAX);
+    json_init(j, buf);
+    json_open_object(j);
+}
+
+static void send_event(struct call *call, const char *id, const char *event, struct json *j)
+{
+    json_close_object(j);
+    stream_event(call, id, event, j);
+}
+
+static void on_start(struct call *call, const char *id, const struct cell *cell)
+{
+    struct buf buf;
+    struct json j;
+    open_event(&buf, &j);
+    show_str(&j, "id", cell_id(cell));
+    show_str(&j, "context", cell_context(cell));
+    show_str(&j, "language", cell_language(cell)->name);
+    send_event(call, id, "start", &j);
+}
+
+static void on_text(struct call *call, const char *id, const char *stream, const char *data,
+                    size_t len)
+{
+    struct buf buf;
+    struct json j;
+    open_event(&buf, &j);
+    json_key(&j, "text");
+    json_put_strn(&j, data, len);
+    send_event(call, id, stream, &j);
+}
+
+static void on_object(struct call *call, const char *id, const struct cell_event *part, size_t at)
+{
+    static const char *const names[] = {
+        [CELL_RESULT] = "result", [CELL_DISPLAY] = "display", [CELL_ERROR] = "error"};
+    if (at == 0)
+        stream_long_begin(call, id, names[part->type]);
+    stream_long_data(call, part->bytes, part->len);
+    if (at + part->len == part->total)
+        stream_long_end(call);
+}
+
+static void on_end(struct call *call, const char *id, struct cell *cell, int64_t error)
+{
+    struct buf buf;
+    struct json j;
+    const struct cell_end *end = cell_end(cell);
+    (void)error; // it was told when it came
+    open_event(&buf, &j);
+    code_show_end(&j, end, end->truncated);
+    send_event(call, id, "end", &j);
+}
+
+void code_stream(struct call *call, struct cell *cell, struct code_place from, bool start)
+{
+    static const struct code_words words = {
+        .start = on_start, .text = on_text, .object = on_object, .end = on_end};
+    code_stream_as(call, cell, from, start, &words);
 }

@@ -2,6 +2,7 @@
 #include "api/command.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "api/schemas.h"
 
@@ -10,6 +11,7 @@ enum {
     EXIT_NOT_FOUND = 127,
     EXIT_NOT_EXECUTABLE = 126,
     TIMEOUT_MAX_DAYS = 366,
+    SHOWN_MAX = 16 * 1024, // bytes of it: rows keep it, and lists have hundreds of them
 };
 
 #define TIMEOUT_MAX (INT64_C(86400) * 1000 * TIMEOUT_MAX_DAYS)
@@ -103,15 +105,32 @@ void command_done(struct command *c)
     c->env = NULL;
 }
 
+// Of a text that is longer than what is left, the beginning.
+static void show_text(struct json *j, const char *text, size_t *left)
+{
+    static const char more[] = "\xe2\x80\xa6"; // an ellipsis
+    size_t len = strnlen(text, *left);
+    bool is_whole = text[len] == '\0';
+    while (!is_whole && len > 0 && ((unsigned char)text[len] & 0xc0) == 0x80)
+        len--; // not within a character
+    json_open_text(j);
+    json_more_text(j, text, len);
+    if (!is_whole)
+        json_more_text(j, more, sizeof more - 1);
+    json_close_text(j);
+    *left -= is_whole ? len : *left;
+}
+
 void command_show(struct json *j, const struct command_body *b)
 {
+    size_t left = SHOWN_MAX;
     if (b->command != NULL) {
-        json_put_str(j, b->command);
+        show_text(j, b->command, &left);
         return;
     }
     json_open_array(j);
-    for (size_t i = 0; i < b->argv.n; i++)
-        json_put_str(j, b->argv.items[i]);
+    for (size_t i = 0; i < b->argv.n && left > 0; i++)
+        show_text(j, b->argv.items[i], &left);
     json_close_array(j);
 }
 

@@ -15,6 +15,7 @@ struct command_body {
     struct body_int timeout;
     struct body_user user;
     struct body_bool keep_awake, keep_stdin;
+    const char *note; // of a process: as in struct process_row
 };
 
 struct command {
@@ -28,7 +29,8 @@ int command_check(struct call *call, const struct command_body *body);
 int command_init(struct command *command, const struct command_body *body, const struct sandbox *s,
                  bool plain_shell, struct err *err);
 void command_done(struct command *command);
-void command_show(struct json *j, const struct command_body *body); // a string or an array
+// A string or an array; of a long one the beginning, and "…".
+void command_show(struct json *j, const struct command_body *body);
 // Whether the program could not be started, for a reason that lies in the box: the user's own
 // failure. Then the exit code that a shell would give.
 int command_start_failed(const struct err *err);

@@ -1,45 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exec as events: the command becomes a process, whose log is followed. It goes on when its client
-// goes, and the client goes on where it was by sending the last event's id.
+// Exec as events. The command becomes a process, whose log is followed: it goes on when its client
+// goes, and the client goes on where it was by sending the last event's id. In a session it is one
+// of the shell's, and ends with its client.
 #include <stdlib.h>
 #include <string.h>
 
 #include "api/exec.h"
 #include "api/follow.h"
 #include "api/launch.h"
+#include "api/live.h"
 #include "api/show.h"
 #include "base/text.h"
 
 enum { PIECE_MAX = 64 * 1024 * 1024 };
 
-// -- a result that is there already
-
-static void send_bytes(struct call *call, const char *event, const struct buf *bytes)
+static void send_piece(struct call *call, const char *event, uint64_t offset, const char *bytes,
+                       size_t len)
 {
     struct buf buf;
     struct json j;
-    for (size_t at = 0; at < bytes->len;) {
-        bool is_text;
-        size_t len = bytes->len - at < 32 * 1024 ? bytes->len - at : 32 * 1024;
-        size_t text = follow_text(bytes->data + at, len, &is_text);
-        size_t take = is_text && text > 0 ? text : len;
-        buf_init(&buf, PIECE_MAX);
-        json_init(&j, &buf);
-        json_open_object(&j);
-        follow_show(&j, at, bytes->data + at, take);
-        json_close_object(&j);
-        stream_event(call, NULL, event, &j);
-        at += take;
-    }
+    buf_init(&buf, PIECE_MAX);
+    json_init(&j, &buf);
+    json_open_object(&j);
+    follow_show(&j, offset, bytes, len);
+    json_close_object(&j);
+    stream_event(call, NULL, event, &j);
 }
 
-void exec_stream_result(struct call *call, const struct exec_result *r)
+static void send_exit(struct call *call, const struct exec_result *r)
 {
     struct buf buf;
     struct json j;
-    stream_begin_sse(call);
-    send_bytes(call, "stdout", r->out);
-    send_bytes(call, "stderr", r->err);
     buf_init(&buf, 4096);
     json_init(&j, &buf);
     json_open_object(&j);
@@ -51,16 +42,57 @@ void exec_stream_result(struct call *call, const struct exec_result *r)
     stream_end(call);
 }
 
+// -- in a session
+
+static void on_piece(struct call *call, enum log_stream stream, uint64_t offset, const char *bytes,
+                     size_t len)
+{
+    send_piece(call, stream == LOG_STDOUT ? "stdout" : "stderr", offset, bytes, len);
+}
+
+static void on_ended(struct call *call, const struct perform_end *end)
+{
+    if (end->result != NULL && call->streaming)
+        send_exit(call, end->result);
+    else if (call->streaming)
+        stream_end(call); // without an exit: it is not complete
+    else
+        call_fail(call, end->err);
+}
+
+// Asked again, it is not run again; but what it said is gone.
+static void answer_key(struct call *call)
+{
+    auto_buf body;
+    buf_init(&body, 1024);
+    error_write(&body, ERROR_OUTCOME_UNKNOWN,
+                "the first request with this Idempotency-Key was streamed from a session, of which "
+                "nothing is kept",
+                call->id, NULL);
+    idem_answer(call, error_status(ERROR_OUTCOME_UNKNOWN), body.data, body.len);
+}
+
+void exec_stream_session(struct call *call, const char *session)
+{
+    answer_key(call);
+    live_begin(call, &(struct live_request){
+                         .run = {.session = session, .ended = on_ended},
+                         .piece = on_piece,
+    });
+}
+
+// -- a new process
+
 static void stream_not_started(struct call *call, const struct err *err, int code)
 {
     struct buf none, message;
     struct exec_result r = launch_failed(err, code, &none, &message);
     idem_answer(call, error_status(ERROR_UNAVAILABLE), NULL, 0); // nothing ran: the key is free
-    exec_stream_result(call, &r);
+    stream_begin_sse(call);
+    send_piece(call, "stderr", 0, message.data, message.len);
+    send_exit(call, &r);
     buf_done(&message);
 }
-
-// -- a new process
 
 static void follow(struct call *call, struct process *p, const uint64_t offset[LOG_STREAMS])
 {

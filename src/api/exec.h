@@ -8,5 +8,5 @@ struct call;
 
 // Starts the command as a process and follows it, or follows the one that Last-Event-ID names.
 void exec_stream(struct call *call);
-// A result that is there already, as events.
-void exec_stream_result(struct call *call, const struct exec_result *result);
+// Runs it in a session's shell.
+void exec_stream_session(struct call *call, const char *session);

@@ -105,13 +105,24 @@ static void on_moved(struct call *call, const struct move_result *result)
         return;
     }
     int r = read_result(result, w->put.path, &err);
-    transfer_body_over(call, result);
+    if (w->put.data == NULL && !w->put.has_file)
+        transfer_body_over(call, result);
     if (r < 0) {
         give_up(call, &err);
         return;
     }
     const struct hand_ask ask = {.type = HAND_COMMIT, .handle = w->handle};
     files_ask(call, &ask, on_committed);
+}
+
+static int start(struct call *call, const struct writing *w, struct err *err)
+{
+    struct move_config config = {.from = w->put.file, .to = w->to, .length = w->put.len};
+    if (w->put.has_file)
+        return transfer_start(call, &config, on_moved, err);
+    return w->put.data != NULL
+               ? transfer_memory(call, w->put.data, w->put.len, w->to, 0, on_moved, err)
+               : transfer_body(call, w->to, 0, on_moved, err);
 }
 
 static void on_created(struct call *call, struct hand_answer *answer, const struct err *err)
@@ -125,14 +136,13 @@ static void on_created(struct call *call, struct hand_answer *answer, const stru
     }
     w->handle = answer->done.handle;
     w->to = TAKE_FD(answer->fd);
-    if (w->to < 0 || call->req == NULL || (w->put.data == NULL && call_take(call) < 0)) {
+    bool is_body = w->put.data == NULL && !w->put.has_file;
+    bool is_heard = call->req != NULL || call->taken != NULL;
+    if (w->to < 0 || !is_heard || (is_body && call_take(call) < 0)) {
         gone(call);
         return;
     }
-    int r = w->put.data != NULL
-                ? transfer_memory(call, w->put.data, w->put.len, w->to, 0, on_moved, &failed)
-                : transfer_body(call, w->to, 0, on_moved, &failed);
-    if (r < 0) {
+    if (start(call, w, &failed) < 0) {
         if (call->taken != NULL)
             call->taken->keep = false;
         failed.code = ERR_UNAVAILABLE;

@@ -14,10 +14,13 @@ struct file_terms { // on which it is replaced
 struct file_put {
     const char *path;
     struct file_terms terms;
-    // The content, which lives as long as call->req. NULL: it is the body that was left in the
-    // connection, which is taken.
+    // The content, which lives as long as the call. NULL: with `has_file` it is `len` bytes of
+    // `file`, which stays the caller's; else the body that was left in the connection, which is
+    // taken.
     const void *data;
     size_t len;
+    bool has_file;
+    int file;
 };
 
 // fn has the answer of HAND_WRITE or HAND_COMMIT. Where the client went, or was answered that its

@@ -7,8 +7,8 @@
 #include <time.h>
 
 #include "api/conditional.h"
+#include "api/file-get.h"
 #include "api/files-internal.h"
-#include "api/files.h"
 #include "api/handlers.h"
 #include "api/transfer.h"
 #include "base/clock.h"
@@ -18,7 +18,8 @@ enum { HEAD_MAX = 8 * 1024 };
 
 struct read_call {
     struct file_call file; // first
-    int fd;                // being sent
+    struct file_get get;
+    int fd; // being sent
 };
 
 struct found { // what there is to send
@@ -85,6 +86,11 @@ static void add_headers(struct call *call, const struct found *found)
         call_add_header(call, "Last-Modified", date);
 }
 
+static const char *type_of(const struct read_call *r)
+{
+    return r->get.type != NULL ? r->get.type : file_media_type(r->file.path);
+}
+
 static unsigned status_of(const struct found *found)
 {
     return found->range.kind == RANGE_PART ? 206 : 200;
@@ -96,7 +102,7 @@ static void reply_bytes(struct call *call, const struct found *found, const char
     struct buf buf;
     buf_init(&buf, HAND_INLINE);
     (void)buf_append(&buf, data + found->range.from, (size_t)found->range.len);
-    call_reply(call, status_of(found), file_media_type(r->file.path), &buf);
+    call_reply(call, status_of(found), type_of(r), &buf);
 }
 
 static void on_sent(struct call *call, const struct move_result *result)
@@ -120,7 +126,7 @@ static void send_file(struct call *call, const struct found *found, int fd)
     if (call_take(call) < 0)
         return;
     call_count(call, status_of(found));
-    call_taken_head(call, status_of(found), file_media_type(r->file.path), found->range.len, &head);
+    call_taken_head(call, status_of(found), type_of(r), found->range.len, &head);
     struct move_config config = {
         .from = file,
         .from_offset = (int64_t)found->range.from,
@@ -141,12 +147,13 @@ static void send_file(struct call *call, const struct found *found, int fd)
 
 static void on_read(struct call *call, struct hand_answer *answer, const struct err *err)
 {
+    const struct read_call *r = call->state;
     struct stat st;
     if (call->req == NULL)
         return;
     if (err != NULL) {
         if (files_kind(err) == ERROR_IS_DIRECTORY)
-            call_error(call, ERROR_IS_DIRECTORY, NULL, "%s; add ?list to list it", err->msg);
+            call_error(call, ERROR_IS_DIRECTORY, NULL, "%s%s", err->msg, r->get.of_directory);
         else
             files_fail(call, err);
         return;
@@ -176,6 +183,16 @@ static void start(struct call *call)
     files_ask(call, &ask, on_read);
 }
 
+void file_get(struct call *call, const struct file_get *get)
+{
+    struct read_call *r = files_new(call, sizeof *r);
+    if (r == NULL)
+        return;
+    r->get = *get;
+    r->fd = -1;
+    files_wake(call, start);
+}
+
 void handle_file_get(struct call *call)
 {
     bool list, stat_only;
@@ -192,10 +209,6 @@ void handle_file_get(struct call *call)
     } else if (call->param[1] == NULL) {
         call_error(call, ERROR_IS_DIRECTORY, NULL, "'/' is a directory; add ?list to list it");
     } else {
-        struct read_call *r = files_new(call, sizeof *r);
-        if (r == NULL)
-            return;
-        r->fd = -1;
-        files_wake(call, start);
+        file_get(call, &(struct file_get){.of_directory = "; add ?list to list it"});
     }
 }

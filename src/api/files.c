@@ -41,6 +41,7 @@ static void on_awake(void *data, struct sandbox *s, bool created, const struct e
         call_fail(call, err);
     } else if (call->req != NULL) {
         call->stop = on_stop;
+        call->is_at_work = true;
         f->next(call);
     }
     call_unref(call);

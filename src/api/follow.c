@@ -25,6 +25,7 @@ struct follow {
     struct follow_request r;
     uint64_t end[LOG_STREAMS]; // when not live: how far
     uint64_t gap_to;           // raw: the hole that the head of the answer has told
+    bool truncated;            // some of it was lost to this reader
 };
 
 // -- ids and pieces
@@ -113,6 +114,10 @@ static void send_start(struct follow *f)
     struct buf buf;
     struct json j;
     const struct process_row *row = process_row(f->p);
+    if (f->r.words != NULL) {
+        f->r.words->start(f->call, f->p);
+        return;
+    }
     open_event(&buf, &j);
     show_str(&j, "processId", row->id);
     show_int(&j, "pid", row->pid);
@@ -124,6 +129,12 @@ static void send_gap(struct follow *f, int stream, uint64_t from, uint64_t to)
 {
     struct buf buf;
     struct json j;
+    f->truncated = true;
+    if (f->r.words != NULL) {
+        f->r.offset[stream] = to;
+        f->r.words->lost(f->call, f->p, (enum log_stream)stream, to - from);
+        return;
+    }
     open_event(&buf, &j);
     show_str(&j, "stream", stream_names[stream]);
     show_int(&j, "from", (int64_t)from);
@@ -142,9 +153,25 @@ static void send_piece(struct follow *f, int stream, const char *data, size_t le
         stream_write(f->call, data, len);
         return;
     }
+    if (f->r.words != NULL) {
+        f->r.words->piece(f->call, f->p, (enum log_stream)stream, data, len);
+        return;
+    }
     open_event(&buf, &j);
     follow_show(&j, at, data, len);
     send_event(f, stream_names[stream], &j);
+}
+
+// What came when it could not be kept has no place in the log: nobody knows before what it was.
+static void send_lost(struct follow *f)
+{
+    for (int i = 0; i < LOG_STREAMS; i++) {
+        const struct bytelog *log = process_log(f->p, (enum log_stream)i);
+        uint64_t n = f->r.wanted[i] && log != NULL ? bytelog_lost(log) : 0;
+        f->truncated |= n > 0;
+        if (n > 0 && f->r.words != NULL)
+            f->r.words->lost(f->call, f->p, (enum log_stream)i, n);
+    }
 }
 
 static void send_exit(struct follow *f)
@@ -153,9 +180,14 @@ static void send_exit(struct follow *f)
     struct json j;
     const struct process_row *row = process_row(f->p);
     struct job_end end = show_end_of(row);
+    send_lost(f);
+    if (f->r.words != NULL) {
+        f->r.words->exit(f->call, f->p, f->truncated);
+        return;
+    }
     open_event(&buf, &j);
     show_str(&j, "processId", row->id);
-    show_end(&j, &end, /*truncated=*/false);
+    show_end(&j, &end, f->truncated);
     show_int(&j, "duration", process_duration_ms(f->p));
     show_time(&j, "timestamp", row->ended_ms);
     send_event(f, "exit", &j);
@@ -177,8 +209,15 @@ static void let_go(struct follow *f)
     f->p = NULL;
 }
 
+static void tell_broken(struct follow *f, const char *why)
+{
+    if (f->r.words != NULL && f->call->req != NULL && f->p != NULL)
+        f->r.words->broken(f->call, f->p, why);
+}
+
 static void stop(struct call *call)
 {
+    tell_broken(call->state, "the server ended this stream");
     let_go(call->state);
 }
 
@@ -223,9 +262,12 @@ static ssize_t step(struct follow *f, int stream)
         send_piece(f, stream, data, (size_t)n);
         return n;
     }
-    size_t text = follow_text(data, (size_t)n, &is_text);
     bool is_last = (has_ended(f) || !f->r.live) &&
                    f->r.offset[stream] + (uint64_t)n >= limit_of(f, stream, log);
+    size_t text = f->r.words == NULL ? follow_text(data, (size_t)n, &is_text)
+                                     : (size_t)n - utf8_unfinished(data, (size_t)n);
+    if (f->r.words != NULL)
+        is_text = true; // what is none becomes some
     if (is_text && text == 0 && !is_last)
         return 0; // the rest of the character will come
     size_t take = is_text && text > 0 ? text : (size_t)n;
@@ -249,6 +291,7 @@ static void pump(struct follow *f)
     if (turn > 0 && sandbox_box(call->sandbox) != 0)
         sandbox_touch(call->sandbox); // a stream that moves bytes is use
     if (call->req != NULL && moved < 0) {
+        tell_broken(f, "the log cannot be read");
         let_go(f);
         stream_end(call);
     } else if (call->req != NULL && moved == 0 && (!f->r.live || has_ended(f))) {
@@ -264,8 +307,9 @@ static void on_news(void *data, struct process *p)
         pump(f);
         return;
     }
+    tell_broken(f, "the process was deleted");
     let_go(f);
-    stream_end(f->call); // deleted: there is nothing more to tell
+    stream_end(f->call); // there is nothing more to tell
 }
 
 static void on_drain(void *data)

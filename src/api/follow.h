@@ -7,12 +7,25 @@
 #include "api/call.h"
 #include "sandbox/process.h"
 
+// How it is told, where not as the native API does: events of another family's streams.
+struct follow_words {
+    void (*start)(struct call *call, struct process *p);
+    void (*piece)(struct call *call, struct process *p, enum log_stream stream, const char *data,
+                  size_t len); // whole characters, or what is none
+    // This many bytes of it are not there: a hole in the log, or what could not be kept.
+    void (*lost)(struct call *call, struct process *p, enum log_stream stream, uint64_t n);
+    void (*exit)(struct call *call, struct process *p, bool truncated); // after any `lost`
+    // It ends here without that, for this reason; the reader is still there.
+    void (*broken)(struct call *call, struct process *p, const char *why);
+};
+
 struct follow_request {
     bool wanted[LOG_STREAMS];
     uint64_t offset[LOG_STREAMS];
-    bool live;  // until the process ends; else what there is now
-    bool raw;   // bytes, of one stream
-    bool start; // an event about the process comes first
+    bool live;                        // until the process ends; else what there is now
+    bool raw;                         // bytes, of one stream
+    bool start;                       // an event about the process comes first
+    const struct follow_words *words; // NULL: ours
 };
 
 void follow_begin(struct call *call, struct process *p, const struct follow_request *request);

@@ -85,6 +85,10 @@ void handle_git_commit(struct call *call);
 
 void handle_message(struct call *call);
 
+void handle_url_make(struct call *call);
+void handle_url_list(struct call *call);
+void handle_url_revoke(struct call *call);
+
 void handle_port_open(struct call *call);
 void handle_port_list(struct call *call);
 void handle_port_close(struct call *call);
@@ -93,10 +97,36 @@ struct json;
 struct err;
 int ports_show(struct call *call, struct json *json, struct err *err);
 
+void handle_snapshot_make(struct call *call);
+void handle_snapshot_list(struct call *call);
+void handle_snapshot_delete(struct call *call);
+void handle_rollback(struct call *call);
+void handle_fork(struct call *call);
+
+void handle_sync(struct call *call);
+void handle_sync_get(struct call *call);
+void handle_stored_list(struct call *call);
+void handle_stored_get(struct call *call);
+void handle_stored_put(struct call *call);
+void handle_stored_delete(struct call *call);
+
+void handle_backup_make(struct call *call);
+void handle_backup_list(struct call *call);
+void handle_backup_get(struct call *call);
+void handle_backup_delete(struct call *call);
+void handle_backup_list_all(struct call *call);
+void handle_backup_get_any(struct call *call);
+void handle_backup_delete_any(struct call *call);
+void handle_restore(struct call *call);
+void handle_archive_disk(struct call *call);
+void handle_export(struct call *call);
+void handle_import(struct call *call);
+
 void handle_result_list(struct call *call);
 void handle_result_get(struct call *call);
 void handle_result_delete(struct call *call);
 void handle_usage(struct call *call);
+void handle_du(struct call *call);
 
 void handle_secret_put(struct call *call);
 void handle_secret_list(struct call *call);

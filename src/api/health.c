@@ -8,6 +8,7 @@
 #include "api/call.h"
 #include "api/handlers.h"
 #include "api/show.h"
+#include "saved/saved.h"
 
 static double load_1m(void)
 {
@@ -35,6 +36,19 @@ static void show_machine(struct json *j, const struct api *api)
     show_int(j, "restarts", stats.restarts);
 }
 
+static void show_store(struct json *j, const struct saved *saved)
+{
+    struct err err = {0};
+    bool ok = saved_store_ok(saved, &err);
+    json_key(j, "store");
+    json_open_object(j);
+    show_str(j, "kind", saved_store_kind(saved));
+    show_bool(j, "ok", ok);
+    if (!ok)
+        show_str(j, "error", err.msg);
+    json_close_object(j);
+}
+
 // No database: it is asked often, and must answer when little else does.
 void handle_health(struct call *call)
 {
@@ -49,8 +63,10 @@ void handle_health(struct call *call)
     show_str(&j, "service", "cay");
     show_str(&j, "version", CAY_VERSION);
     show_time_now(&j, "timestamp");
-    if (known)
+    if (known) {
         show_machine(&j, call->api);
+        show_store(&j, call->api->saved);
+    }
     json_close_object(&j);
     call_reply_json(call, call->api->draining ? 503 : 200, &j);
 }

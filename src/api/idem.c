@@ -107,6 +107,18 @@ static int decide(struct call *call, enum idem_state state, struct idem_row *row
     return -1;
 }
 
+// It is done, or waits to be, also when its client has gone: who reads it counts large bodies only
+// until then. It is there twice, as it came and as what is given to a program.
+static int keep_request(struct call *call)
+{
+    size_t len;
+    (void)http_body(call->req, &len);
+    if (call_hold_request(call, 2 * len))
+        return 0;
+    call_scarce(call);
+    return -1;
+}
+
 int idem_begin(struct call *call)
 {
     struct err err;
@@ -121,6 +133,8 @@ int idem_begin(struct call *call)
             EDGE_IDEMPOTENCY_KEY_MAX);
         return -1;
     }
+    if (keep_request(call) < 0)
+        return -1;
     call->idem.key = strdup(key);
     if (call->idem.key == NULL)
         abort();

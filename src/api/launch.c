@@ -41,6 +41,7 @@ static void start(struct call *call)
     struct process_request request = {
         .id = b->id,
         .command = buf_str(&text),
+        .note = b->note,
         .exec = command.request,
         .keep_stdin = l->keep_stdin,
         .keep_awake = l->keep_awake,

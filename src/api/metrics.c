@@ -8,9 +8,11 @@
 #include "api/call.h"
 #include "api/handlers.h"
 #include "api/stats.h"
+#include "base/clock.h"
 #include "base/fd.h"
 #include "egress/egress.h"
 #include "move/move.h"
+#include "saved/saved.h"
 
 enum { METRICS_MAX = 256 * 1024 };
 
@@ -157,6 +159,63 @@ static void put_agents(struct buf *b, const struct agents *agents)
     (void)buf_printf(b, "cay_model_cost_usd_total %.9f\n", (double)s.cost / 1e9);
 }
 
+// The rows are added up once a minute: there may be many.
+static const struct stored_sums *stored_bytes(struct db *db)
+{
+    static struct stored_sums sums;
+    static int64_t known_ns;
+    struct err err;
+    int64_t now = clock_ns();
+    if ((known_ns == 0 || now - known_ns > 60 * NS_PER_S) &&
+        db_stored_sums(db, 0, &sums, &err) == 0)
+        known_ns = now;
+    return &sums;
+}
+
+static void put_store_bytes(struct buf *b, struct db *db)
+{
+    const struct stored_sums *s = stored_bytes(db);
+    const struct {
+        const char *kind;
+        int64_t n;
+    } rows[] = {
+        {"workspaces", s->workspaces},
+        {"backups",    s->backups   },
+        {"archives",   s->archives  },
+        {"results",    s->results   },
+    };
+    head(b, "cay_store_bytes", "gauge", "Bytes in the store, by kind.");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        (void)buf_printf(b, "cay_store_bytes{kind=\"%s\"} %" PRId64 "\n", rows[i].kind, rows[i].n);
+}
+
+static void put_store(struct buf *b, const struct api *api)
+{
+    struct saved_stats s;
+    struct err err;
+    saved_stats(api->saved, &s);
+    put_store_bytes(b, api->db);
+    put_histogram(b, "cay_store_sync_seconds", "From the start of a sync to its end.", &s.sync);
+    number(b, "cay_store_ok", "gauge", "1: the store works.", saved_store_ok(api->saved, &err));
+    number(b, "cay_store_puts_total", "counter", "Objects written.", s.store.puts);
+    number(b, "cay_store_gets_total", "counter", "Objects read.", s.store.gets);
+    number(b, "cay_store_deletes_total", "counter", "Objects deleted.", s.store.deletes);
+    number(b, "cay_store_failed_total", "counter", "Calls to the store that failed.",
+           s.store.failed);
+    number(b, "cay_store_retried_total", "counter", "Calls to the store that were tried again.",
+           s.store.retried);
+    number(b, "cay_store_in_bytes_total", "counter", "Bytes written to it.", s.store.bytes_in);
+    number(b, "cay_store_out_bytes_total", "counter", "Bytes read from it.", s.store.bytes_out);
+    number(b, "cay_store_waiting", "gauge", "Work that waits for a thread or its turn.", s.waiting);
+    number(b, "cay_syncs_total", "counter", "Workspaces synced.", s.syncs);
+    number(b, "cay_syncs_failed_total", "counter", "Syncs that failed.", s.syncs_failed);
+    number(b, "cay_backups_total", "counter", "Backups made.", s.backups);
+    number(b, "cay_restores_total", "counter", "Backups restored.", s.restores);
+    number(b, "cay_archived_total", "counter", "Disks sent to the archive.", s.archived);
+    number(b, "cay_recalled_total", "counter", "Disks brought back from it.", s.recalled);
+    number(b, "cay_backups_expired_total", "counter", "Backups that expired.", s.expired);
+}
+
 static void put_process(struct buf *b)
 {
     char text[256];
@@ -183,6 +242,7 @@ void handle_metrics(struct call *call)
     put_requests(&b, call->api);
     put_ways(&b, call->api);
     put_agents(&b, call->api->agents);
+    put_store(&b, call->api);
     put_process(&b);
     call_reply(call, 200, "text/plain; version=0.0.4; charset=utf-8", &b);
 }

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "api/route.h"
 #include "api/schemas.h"
 #include "api/show.h"
 #include "base/json.h"
@@ -108,6 +107,8 @@ static void put_parameters(struct json *j, const struct route *r)
                       "The same key and request: the first answer again, for 24 hours");
     if (r->flags & ROUTE_SSE)
         put_parameter(j, "header", "Last-Event-ID", "Go on behind this event");
+    for (const struct query *h = r->headers; h != NULL && h->name != NULL; h++)
+        put_parameter(j, "header", h->name, h->help);
     json_close_array(j);
 }
 
@@ -142,6 +143,10 @@ static void put_answer(struct json *j, const struct route *r)
     (void)snprintf(status, sizeof status, "%u", r->status);
     open_key(j, status);
     show_str(j, "description", r->answer);
+    if (r->status == 204) {
+        json_close_object(j);
+        return;
+    }
     open_key(j, "content");
     open_key(j, r->type != NULL ? r->type : "application/json");
     if (r->shape != NULL) {
@@ -167,6 +172,13 @@ static bool is_of_models(const struct route *r)
     return strncmp(r->pattern, "/execute", strlen("/execute")) == 0;
 }
 
+static bool is_of_store(const struct route *r)
+{
+    return r->body == &backup_schema || r->body == &restore_schema ||
+           strstr(r->pattern, "/stored") || strcmp(r->name, "archive") == 0 ||
+           strcmp(r->name, "sync") == 0;
+}
+
 static bool may_answer(const struct route *r, enum error_kind kind)
 {
     bool has_id = strchr(r->pattern, '{') != NULL;
@@ -186,6 +198,9 @@ static bool may_answer(const struct route *r, enum error_kind kind)
         return !(r->flags & ROUTE_PUBLIC) && r->method != HTTP_GET;
     case ERROR_PAYLOAD_TOO_LARGE:
         return r->body != NULL;
+    case ERROR_STORE_DAMAGED:
+    case ERROR_STORE_UNAVAILABLE:
+        return is_of_store(r);
     case ERROR_SESSION_TERMINATED:
         return strcmp(r->name, "exec") == 0;
     case ERROR_GIT_CLONE_FAILED:
@@ -241,13 +256,24 @@ static bool may_answer(const struct route *r, enum error_kind kind)
     return false;
 }
 
+// Several kinds may have one status.
+static bool is_told(const struct route *r, int kind)
+{
+    for (int i = 0; i < kind; i++) {
+        if (may_answer(r, (enum error_kind)i) &&
+            error_status((enum error_kind)i) == error_status((enum error_kind)kind))
+            return true;
+    }
+    return false;
+}
+
 static void put_answers(struct json *j, const struct route *r)
 {
     char status[8];
     open_key(j, "responses");
     put_answer(j, r);
     for (int kind = 0; kind < ERROR_KIND_MAX; kind++) {
-        if (!may_answer(r, (enum error_kind)kind))
+        if (!may_answer(r, (enum error_kind)kind) || is_told(r, kind))
             continue;
         (void)snprintf(status, sizeof status, "%u", error_status((enum error_kind)kind));
         open_key(j, status);
@@ -291,10 +317,27 @@ static void put_route(struct json *j, const struct route *r)
 
 // -- the whole
 
-static bool is_first(const struct route *r)
+enum { ROUTES_MAX = 512 };
+
+struct all { // routes of a family, table by table
+    const struct route *at[ROUTES_MAX];
+    size_t n;
+};
+
+static struct all gather(const struct family *family)
 {
-    for (const struct route *q = routes; q < r; q++) {
-        if (strcmp(q->pattern, r->pattern) == 0)
+    struct all all = {.n = 0};
+    for (const struct route_table *t = family->tables; t->routes != NULL; t++) {
+        for (size_t i = 0; i < *t->n && all.n < ROUTES_MAX; i++)
+            all.at[all.n++] = &t->routes[i];
+    }
+    return all;
+}
+
+static bool is_first(const struct all *all, size_t i)
+{
+    for (size_t k = 0; k < i; k++) {
+        if (strcmp(all->at[k]->pattern, all->at[i]->pattern) == 0)
             return false;
     }
     return true;
@@ -313,16 +356,16 @@ static void open_path(struct json *j, const char *pattern)
     open_key(j, path);
 }
 
-static void put_paths(struct json *j)
+static void put_paths(struct json *j, const struct all *all)
 {
     open_key(j, "paths");
-    for (size_t i = 0; i < n_routes; i++) {
-        if (!is_first(&routes[i]))
+    for (size_t i = 0; i < all->n; i++) {
+        if (!is_first(all, i))
             continue;
-        open_path(j, routes[i].pattern);
-        for (size_t k = i; k < n_routes; k++) {
-            if (strcmp(routes[k].pattern, routes[i].pattern) == 0)
-                put_route(j, &routes[k]);
+        open_path(j, all->at[i]->pattern);
+        for (size_t k = i; k < all->n; k++) {
+            if (strcmp(all->at[k]->pattern, all->at[i]->pattern) == 0)
+                put_route(j, all->at[k]);
         }
         json_close_object(j);
     }
@@ -331,7 +374,7 @@ static void put_paths(struct json *j)
 
 static void put_error_schema(struct json *j)
 {
-    open_key(j, "Error");
+    json_open_object(j);
     show_str(j, "type", "object");
     open_key(j, "properties");
     for (int i = 0; i < 3; i++) {
@@ -354,28 +397,29 @@ static void put_error_schema(struct json *j)
     json_close_object(j);
 }
 
-static bool is_first_body(const struct route *r)
+static bool is_first_body(const struct all *all, size_t i)
 {
-    for (const struct route *q = routes; q < r; q++) {
-        if (q->body == r->body)
+    for (size_t k = 0; k < i; k++) {
+        if (all->at[k]->body == all->at[i]->body)
             return false;
     }
-    return r->body != NULL;
+    return all->at[i]->body != NULL;
 }
 
-static void put_components(struct json *j)
+static void put_components(struct json *j, const struct openapi *what, const struct all *all)
 {
     open_key(j, "components");
     open_key(j, "schemas");
-    put_error_schema(j);
-    for (size_t i = 0; i < n_routes; i++) {
-        if (is_first_body(&routes[i])) {
-            json_key(j, routes[i].body->name);
-            body_write_schema(j, routes[i].body);
+    json_key(j, "Error");
+    what->put_error(j);
+    for (size_t i = 0; i < all->n; i++) {
+        if (is_first_body(all, i)) {
+            json_key(j, all->at[i]->body->name);
+            body_write_schema(j, all->at[i]->body);
         }
     }
-    for (size_t i = 0; shapes[i] != NULL; i++)
-        put_shape(j, shapes[i]);
+    for (size_t i = 0; what->shapes[i] != NULL; i++)
+        put_shape(j, what->shapes[i]);
     json_close_object(j);
     open_key(j, "responses");
     open_key(j, "Error");
@@ -397,17 +441,18 @@ static void put_components(struct json *j)
     json_close_object(j);
 }
 
-void openapi_write(struct buf *ret)
+void openapi_write(struct buf *ret, const struct openapi *what)
 {
     struct json j;
+    const struct all all = gather(what->family);
     buf_init(ret, OPENAPI_MAX);
     json_init(&j, ret);
     json_open_object(&j);
     show_str(&j, "openapi", "3.1.0");
     open_key(&j, "info");
-    show_str(&j, "title", "Cay");
+    show_str(&j, "title", what->title);
     show_str(&j, "version", CAY_VERSION);
-    show_str(&j, "description", "Isolated Linux sandboxes over HTTP. docs/API.md has the rest.");
+    show_str(&j, "description", what->description);
     json_close_object(&j);
     json_key(&j, "security");
     json_open_array(&j);
@@ -417,8 +462,20 @@ void openapi_write(struct buf *ret)
     json_close_array(&j);
     json_close_object(&j);
     json_close_array(&j);
-    put_paths(&j);
-    put_components(&j);
+    put_paths(&j, &all);
+    put_components(&j, what, &all);
     json_close_object(&j);
     (void)buf_append_char(ret, '\n');
+}
+
+void openapi_native(struct buf *ret)
+{
+    openapi_write(
+        ret, &(struct openapi){
+                 .title = "Cay",
+                 .description = "Isolated Linux sandboxes over HTTP. docs/API.md has the rest.",
+                 .family = &family_native,
+                 .shapes = shapes,
+                 .put_error = put_error_schema,
+             });
 }

@@ -9,6 +9,7 @@
 #include "api/call.h"
 #include "api/preview-head.h"
 #include "api/preview-internal.h"
+#include "api/web.h"
 
 enum { ERROR_MAX = 16 * 1024 }; // of an error's body
 
@@ -218,6 +219,7 @@ static void start_by_path(struct call *call, struct sandbox *s, const struct by_
         .opencode = path->opencode,
         .prefix = prefix,
         .token = by_token ? NULL : call->token,
+        .origin = by_token ? NULL : web_listed_origin(call->req, call->api->cors),
     };
     int r = preview_start(call->api->previews, &visit, &err);
     free(prefix);
@@ -230,11 +232,39 @@ static void start_by_path(struct call *call, struct sandbox *s, const struct by_
     call_count(call, 200);
 }
 
+// A page that asks whether it may ask a program in a sandbox, with our token. The program is not
+// asked: without the token nothing goes to it. Who comes with a port's token is between page and
+// program.
+static bool is_preflight(const struct call *call)
+{
+    char token[PREVIEW_TOKEN_MAX + 1];
+    const char *target = http_target(call->req);
+    return http_get_method(call->req) == HTTP_OPTIONS &&
+           http_header(call->req, "Access-Control-Request-Method") != NULL &&
+           http_header(call->req, "Authorization") == NULL &&
+           web_listed_origin(call->req, call->api->cors) != NULL &&
+           preview_query_token(target, strlen(target), token, sizeof token) == 0;
+}
+
+static void answer_preflight(struct call *call)
+{
+    struct buf none;
+    buf_init(&none, 0);
+    http_add_header(call->req, "Access-Control-Allow-Methods", "*");
+    http_add_header(call->req, "Access-Control-Allow-Headers", "Authorization, *");
+    http_add_header(call->req, "Access-Control-Max-Age", "600");
+    call_reply(call, 204, NULL, &none);
+}
+
 void preview_by_path(struct call *call)
 {
     struct err err = {0};
     struct by_path path = {0};
     bool by_token;
+    if (is_preflight(call)) {
+        answer_preflight(call);
+        return;
+    }
     if (read_path(call, http_target(call->req), &path) < 0 || let_in(call, &path, &by_token) < 0)
         return;
     struct sandbox *s = fleet_find(call->api->fleet, call->tenant, path.id, &err);

@@ -272,6 +272,22 @@ static void append_cookie(struct buf *ret, const struct h1_field *f)
     (void)buf_append_str(ret, "\r\n");
 }
 
+void preview_write_cors(const struct preview_rules *rules, struct buf *ret)
+{
+    if (rules->origin != NULL)
+        (void)buf_printf(ret,
+                         "Access-Control-Allow-Origin: %s\r\n"
+                         "Access-Control-Expose-Headers: *\r\nVary: Origin\r\n",
+                         rules->origin);
+}
+
+// Where the API says which page may read it, the program does not.
+static bool is_kept_back(const struct preview_rules *rules, struct h1_text name)
+{
+    return (rules->by_path && acts_on_origin(name)) ||
+           (rules->origin != NULL && begins(name, "Access-Control-"));
+}
+
 void preview_write_answer(const struct preview_rules *rules, const struct exchange *x,
                           const struct h1_head *head, struct buf *ret)
 {
@@ -281,7 +297,7 @@ void preview_write_answer(const struct preview_rules *rules, const struct exchan
     for (size_t i = 0; i < head->n_fields; i++) {
         const struct h1_field *f = &head->fields[i];
         if (h1_is(f->name, "Content-Length") || h1_is_hop_by_hop(head, f->name) ||
-            (rules->by_path && acts_on_origin(f->name)))
+            is_kept_back(rules, f->name))
             continue;
         if (h1_is(f->name, "Set-Cookie"))
             append_cookie(ret, f);
@@ -291,6 +307,8 @@ void preview_write_answer(const struct preview_rules *rules, const struct exchan
     if (rules->by_path && head->status >= 200)
         (void)buf_append_str(ret, "Content-Security-Policy: sandbox\r\n"
                                   "X-Content-Type-Options: nosniff\r\n");
+    if (head->status >= 200)
+        preview_write_cors(rules, ret);
     exchange_framing(x, head, ret);
     (void)buf_append_str(ret, "\r\n");
 }

@@ -11,6 +11,7 @@
 struct preview_rules {
     bool by_path;       // under the API's own host: no cookies, no credentials, a sandboxed page
     const char *prefix; // of by_path: "/sandbox/a/proxy/3000", cut off the target
+    const char *origin; // of by_path: a page that may read the answer; or NULL
     const char *peer;   // "127.0.0.1"; "" for a unix socket
     bool tls;           // what the client speaks to whoever is in front
     // Whether a bearer's token is one of the API's: those are not for boxes.
@@ -24,6 +25,8 @@ int preview_write_request(const struct preview_rules *rules, const struct exchan
                           const struct h1_head *head, struct buf *ret);
 void preview_write_answer(const struct preview_rules *rules, const struct exchange *x,
                           const struct h1_head *head, struct buf *ret);
+// The fields by which a browser lets that page read an answer.
+void preview_write_cors(const struct preview_rules *rules, struct buf *ret);
 
 // The value of ?cay_token= in a target, as its own text. 1, 0 when there is none, -1 when there are
 // several, or one that cannot be.

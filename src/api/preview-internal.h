@@ -31,6 +31,7 @@ struct preview_visit {
     bool opencode;       // what listens there is OpenCode, which is started on first use
     const char *prefix;  // by path: what is cut off the target; NULL: by host
     struct token *token; // the API's, that let him in; NULL: the port's did
+    const char *origin;  // of a page that may read the answer, by the API's word; or NULL
 };
 
 // Takes the request's connection. -1 and err: it is still there to be answered.

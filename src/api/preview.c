@@ -40,6 +40,7 @@ struct preview {
     struct preview_rules rules;
     char *host;   // of all its requests
     char *prefix; // of the path
+    char *origin; // of the page, or NULL
     char peer[64];
     char id[PREVIEW_ID_MAX]; // of the request at hand
     bool wants_html;
@@ -58,6 +59,7 @@ static void preview_unref(struct preview *p)
     buf_done(&p->head);
     free(p->host);
     free(p->prefix);
+    free(p->origin);
     free(p);
 }
 
@@ -103,14 +105,16 @@ static int on_moved(void *data, uint64_t to_upstream, uint64_t to_client)
 static void write_error(struct preview *p, enum error_kind kind, const char *message,
                         struct buf *ret)
 {
-    auto_buf body;
-    char fields[128];
+    auto_buf body, fields;
     buf_init(&body, HEAD_MAX / 2);
+    buf_init(&fields, HEAD_MAX / 2);
     struct preview_error error = {kind, message, p->id, p->wants_html};
     const char *type = preview_write_error(&error, &body);
-    (void)snprintf(fields, sizeof fields, "X-Request-Id: %s\r\nCache-Control: no-store\r\n%s",
-                   p->id, kind == ERROR_UNAVAILABLE ? "Retry-After: 1\r\n" : "");
-    exchange_write_answer_with(p->x, ret, error_status(kind), type, fields, buf_str(&body));
+    (void)buf_printf(&fields, "X-Request-Id: %s\r\nCache-Control: no-store\r\n%s", p->id,
+                     kind == ERROR_UNAVAILABLE ? "Retry-After: 1\r\n" : "");
+    preview_write_cors(&p->rules, &fields);
+    exchange_write_answer_with(p->x, ret, error_status(kind), type, buf_str(&fields),
+                               buf_str(&body));
 }
 
 static void refuse(struct preview *p, enum error_kind kind, const char *message)
@@ -295,12 +299,14 @@ static struct preview *preview_new(struct previews *all, const struct preview_vi
     p->opencode = visit->opencode;
     p->host = mem_copy_text(host != NULL ? host : "");
     p->prefix = visit->prefix != NULL ? mem_copy_text(visit->prefix) : NULL;
+    p->origin = visit->origin != NULL ? mem_copy_text(visit->origin) : NULL;
     p->token = visit->token;
     if (p->token != NULL)
         p->token->refs++;
     p->rules = (struct preview_rules){
         .by_path = p->prefix != NULL,
         .prefix = p->prefix,
+        .origin = p->origin,
         .peer = p->peer,
         .tls = all->where.tls,
         .is_ours = is_ours,

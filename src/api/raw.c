@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "api/api-internal.h"
+#include "api/family.h"
 #include "api/preview.h"
-
-enum { SMALL_BODY = 256 * 1024 }; // collected in memory, which is faster, and keeps it simple
+#include "edge/limits.h"
 
 // The part of "/sandbox/ID/..." behind the id. NULL for any other path.
 static const char *behind_id(const char *target)
@@ -28,10 +28,17 @@ bool api_is_raw(void *data, const struct http_peek *peek)
     const struct api *api = data;
     if (preview_is_host(api->previews, peek->host))
         return true;
-    const char *rest = behind_id(peek->target);
+    const char *rest;
+    const struct family *family = family_of(peek->target, &rest);
+    if (family != &family_native)
+        return family->is_raw != NULL && family->is_raw(peek, rest);
+    rest = behind_id(peek->target);
     if (rest == NULL)
         return false;
-    if (strcmp(peek->method, "PUT") == 0 && (begins(rest, "/files/") || begins(rest, "/archive")))
-        return peek->length > SMALL_BODY;
+    if (strcmp(peek->method, "PUT") == 0 &&
+        (begins(rest, "/files/") || begins(rest, "/archive") || begins(rest, "/stored/")))
+        return peek->length > EDGE_SMALL_BODY;
+    if (strcmp(peek->method, "POST") == 0 && begins(rest, "/import"))
+        return peek->length > EDGE_SMALL_BODY;
     return preview_is_path(peek->target);
 }

@@ -15,10 +15,6 @@
 enum {
     LIST_DEFAULT = 50,
     LIST_MAX = 500,
-    // Answers may be asked for again and again, by readers who do not take them. While so much
-    // waits for them, large ones are not read.
-    HELD_MAX = 256 * 1024 * 1024,
-    SMALL = 256 * 1024,
     PIECE = 64 * 1024,
 };
 
@@ -163,13 +159,9 @@ void handle_result_list(struct call *call)
 // Counts an answer of this size, or has refused it.
 static bool is_scarce(struct call *call, size_t len)
 {
-    if (len <= SMALL || call->api->held + len <= HELD_MAX) {
-        call->held = len;
-        call->api->held += len;
+    if (call_hold(call, len))
         return false;
-    }
-    call_error(call, ERROR_UNAVAILABLE, NULL,
-               "too many large answers wait for their readers: try again later");
+    call_scarce(call);
     return true;
 }
 

@@ -31,11 +31,6 @@ struct route_match route_find_in(const struct route *table, size_t n_table, enum
     return match;
 }
 
-struct route_match route_find(enum http_method method, struct target *target)
-{
-    return route_find_in(routes, n_routes, method, target);
-}
-
 const struct route *route_of(void (*handle)(struct call *call))
 {
     for (size_t i = 0; i < n_routes; i++) {

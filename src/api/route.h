@@ -28,6 +28,22 @@ enum route_flag {
     ROUTE_STREAM_BODY = 1u << 7, // takes any body: a large one is left in the socket (raw.c), a
                                  // small one is in http_body
     ROUTE_BODY_TOKEN = 1u << 8,  // its token may be the body's `auth_token`
+    ROUTE_EXISTING = 1u << 9,    // makes no sandbox, where its family does on first use (family.h)
+};
+
+// What a route is about, for families that name what is missing or in the way by it.
+enum route_subject {
+    SUBJECT_NONE,
+    SUBJECT_FILE,
+    SUBJECT_COMMAND,
+    SUBJECT_PROCESS,
+    SUBJECT_SESSION,
+    SUBJECT_PORT,
+    SUBJECT_GIT,
+    SUBJECT_CODE, // contexts and what runs in them
+    SUBJECT_WATCH,
+    SUBJECT_BACKUP,
+    SUBJECT_MAX,
 };
 
 struct query {
@@ -51,13 +67,19 @@ struct route {
     struct query query[ROUTE_QUERY_MAX];
     const char *name; // operationId
     const char *summary;
-    unsigned status;           // of success
-    const char *answer;        // what comes back
-    const struct shape *shape; // of it, for the documentation; may be NULL
-    const char *type;          // its media type; NULL: JSON
+    unsigned status;             // of success
+    const char *answer;          // what comes back
+    const struct shape *shape;   // of it, for the documentation; may be NULL
+    const char *type;            // its media type; NULL: JSON
+    const struct query *headers; // of the request, that it looks at, for the documentation; ends
+                                 // with one that has no name. May be NULL
+    // What can be refused before the sandbox is looked for, and made where its family does that: 0,
+    // or -1 when it was answered. May be NULL.
+    int (*check)(struct call *call);
+    enum route_subject subject;
 };
 
-extern const struct route routes[];
+extern const struct route routes[]; // the native family's
 extern const size_t n_routes;
 extern const struct shape *const shapes[]; // ends with NULL
 
@@ -67,9 +89,8 @@ struct route_match {
     const char *param[ROUTE_PARAMS_MAX];
 };
 
-// HEAD finds the routes of GET. The parameters point into the target.
-struct route_match route_find(enum http_method method, struct target *target);
-// Of any table: for tests.
+// HEAD finds the routes of GET. The parameters point into the target. (Of all tables of a family:
+// family_find.)
 struct route_match route_find_in(const struct route *table, size_t n_table, enum http_method method,
                                  struct target *target);
 const struct route *route_of(void (*handle)(struct call *call)); // the first of that handler

@@ -23,7 +23,7 @@ static const struct shape sandbox_shape = {
     "Sandbox",
     "success:boolean sandboxId:string id:string slug:string status:string image:string "
     "limits:Limits labels:object userId:string network:any secrets:[string] languages:[string] sharedZygote:boolean provider:string box:integer boxes:integer "
-    "sleepAfter:number destroyAfter:number budget:object keepAlive:boolean ephemeral:boolean createdAt:string updatedAt:string "
+    "sleepAfter:number destroyAfter:number archiveAfter:number budget:object keepAlive:boolean ephemeral:boolean durable:boolean sync:boolean archived:boolean createdAt:string updatedAt:string "
     "lastActiveAt:string workspaceSyncedAt:string created:boolean git:GitClone "
     "opencodeUrl:string opencodeUiUrl:string ports:[Port] stats:Usage"};
 static const struct shape sandboxes_shape = {"Sandboxes",
@@ -107,9 +107,41 @@ static const struct shape git_commit_shape = {
 static const struct shape port_shape = {"Port", "success:boolean port:integer name:string "
                                                 "token:string url:string path:string "
                                                 "createdAt:string"};
+static const struct shape url_shape = {
+    "ContainerUrl", "success:boolean id:string url:string createdAt:string expiresAt:string"};
+static const struct shape urls_shape = {"ContainerUrls", "success:boolean urls:[ContainerUrl]"};
 static const struct shape message_shape = {
     "MessageResult", "success:boolean sessionId:string response:string parts:[object] info:object"};
 static const struct shape ports_shape = {"Ports", "success:boolean ports:[Port]"};
+static const struct shape snapshot_shape = {
+    "Snapshot", "success:boolean sandboxId:string id:string name:string bytes:integer "
+                "createdAt:string"};
+static const struct shape snapshots_shape = {"Snapshots", "success:boolean snapshots:[Snapshot]"};
+static const struct shape rollback_shape = {"RolledBack",
+                                            "success:boolean sandboxId:string snapshot:string"};
+static const struct shape forks_shape = {"Forks",
+                                         "success:boolean count:integer sandboxes:[Sandbox]"};
+static const struct shape sync_shape = {
+    "Synced", "success:boolean files:integer bytes:integer put:integer putBytes:integer "
+              "deleted:integer durationMs:integer warning:string"};
+static const struct shape sync_state_shape = {
+    "SyncState", "success:boolean state:string syncedAt:string startedAt:string files:integer "
+                 "bytes:integer options:object error:string warning:string retryAt:string"};
+static const struct shape stored_shape = {"StoredFile", "path:string size:integer modified:string"};
+static const struct shape stored_list_shape = {"StoredFiles",
+                                               "success:boolean files:[StoredFile] next:string"};
+static const struct shape stored_put_shape = {
+    "StoredPut", "success:boolean path:string size:integer sha256:string"};
+static const struct shape backup_shape = {
+    "Backup", "success:boolean id:string sandboxId:string kind:string name:string dir:string "
+              "image:string state:string size:integer bytes:integer entries:integer sha256:string "
+              "createdAt:string expiresAt:string"};
+static const struct shape backups_shape = {"Backups",
+                                           "success:boolean backups:[Backup] next:string"};
+static const struct shape restored_shape = {"Restored",
+                                            "success:boolean sandboxId:string backup:string"};
+static const struct shape archived_shape = {
+    "Archived", "success:boolean sandboxId:string backup:string bytes:integer"};
 static const struct shape language_shape = {
     "Language", "name:string aliases:[string] available:boolean stateful:boolean version:string "
                 "package:string libraries:object"};
@@ -158,36 +190,88 @@ static const struct shape spent_shape = {
 static const struct shape model_usage_shape = {
     "ModelUsage", "success:boolean by:string total:Spent usage:[Spent]"};
 
+static const struct shape du_entry_shape = {
+    "Held", "tenant:string sandboxId:string status:string disk:integer shared:integer "
+            "snapshots:integer stored:integer backups:integer archived:integer"};
+static const struct shape du_shape = {
+    "DiskUsage", "success:boolean sandboxes:[Held] volume:object store:object"};
+
 const struct shape *const shapes[] = {
-    &result_shape,         &results_shape,
-    &result_state_shape,   &spent_shape,
-    &model_usage_shape,    &entry_shape,
-    &listing_shape,        &put_file_shape,
-    &file_op_shape,        &batch_shape,
-    &match_shape,          &matches_shape,
-    &replaced_shape,       &unpacked_shape,
-    &done_shape,           &health_shape,
-    &index_shape,          &limits_shape,
-    &usage_shape,          &sandbox_shape,
-    &sandboxes_shape,      &stats_shape,
-    &event_shape,          &events_shape,
-    &exec_shape,           &context_shape,
-    &contexts_shape,       &code_shape,
-    &answer_shape,         &talk_shape,
-    &session_shape,        &sessions_shape,
-    &session_answer_shape, &process_shape,
-    &process_answer_shape, &processes_shape,
-    &wait_shape,           &token_shape,
-    &tokens_shape,         &tenant_shape,
-    &secret_shape,         &secrets_shape,
-    &git_clone_shape,      &git_status_shape,
-    &git_diff_shape,       &git_commit_shape,
-    &terminal_shape,       &terminals_shape,
-    &port_shape,           &ports_shape,
-    &language_shape,       &languages_shape,
-    &server_shape,         &message_shape,
-    &task_shape,           &agent_shape,
-    &agents_shape,         NULL,
+    &du_entry_shape,
+    &du_shape,
+    &result_shape,
+    &results_shape,
+    &result_state_shape,
+    &spent_shape,
+    &model_usage_shape,
+    &entry_shape,
+    &listing_shape,
+    &put_file_shape,
+    &file_op_shape,
+    &batch_shape,
+    &match_shape,
+    &matches_shape,
+    &replaced_shape,
+    &unpacked_shape,
+    &done_shape,
+    &health_shape,
+    &index_shape,
+    &limits_shape,
+    &usage_shape,
+    &sandbox_shape,
+    &sandboxes_shape,
+    &stats_shape,
+    &event_shape,
+    &events_shape,
+    &exec_shape,
+    &context_shape,
+    &contexts_shape,
+    &code_shape,
+    &answer_shape,
+    &talk_shape,
+    &session_shape,
+    &sessions_shape,
+    &session_answer_shape,
+    &process_shape,
+    &process_answer_shape,
+    &processes_shape,
+    &wait_shape,
+    &token_shape,
+    &tokens_shape,
+    &tenant_shape,
+    &secret_shape,
+    &secrets_shape,
+    &git_clone_shape,
+    &git_status_shape,
+    &git_diff_shape,
+    &git_commit_shape,
+    &terminal_shape,
+    &terminals_shape,
+    &snapshot_shape,
+    &snapshots_shape,
+    &rollback_shape,
+    &forks_shape,
+    &sync_shape,
+    &sync_state_shape,
+    &stored_shape,
+    &stored_list_shape,
+    &stored_put_shape,
+    &port_shape,
+    &ports_shape,
+    &url_shape,
+    &urls_shape,
+    &language_shape,
+    &languages_shape,
+    &server_shape,
+    &message_shape,
+    &task_shape,
+    &agent_shape,
+    &agents_shape,
+    &backup_shape,
+    &backups_shape,
+    &restored_shape,
+    &archived_shape,
+    NULL,
 };
 
 // -- the routes
@@ -327,6 +411,10 @@ const struct route routes[] = {
                     QUERY("tenant", "Of another tenant, or all: for administrators")},
           .name = "getUsage", .summary = "What was spent on models", .status = 200,
           .answer = "Sums, the dearest first; days in order", .shape = &model_usage_shape),
+    ROUTE(HTTP_GET, "/du", handle_du, 0,
+          .query = {QUERY("all", "1: of all tenants, for administrators")}, .name = "getDiskUsage",
+          .summary = "Who holds what, on the disk and in the store", .status = 200,
+          .answer = "Bytes, of each sandbox and together", .shape = &du_shape),
     ROUTE(HTTP_POST, "/sandbox/{id}/code", handle_code, SANDBOX | IDEMPOTENT | SSE, &code_schema,
           .name = "runCode",
           .summary = "Run code in a context and wait for it, or stream it with Accept: "
@@ -517,6 +605,106 @@ const struct route routes[] = {
     ROUTE(HTTP_DELETE, "/sandbox/{id}/ports/{port}", handle_port_close, SANDBOX,
           .name = "closePort", .summary = "Close its address and end the connections that use it",
           .status = 200, .answer = "It is closed", .shape = &done_shape),
+    ROUTE(HTTP_POST, "/sandbox/{id}/snapshots", handle_snapshot_make, SANDBOX | IDEMPOTENT,
+          &snapshot_schema, .name = "makeSnapshot",
+          .summary = "Remember its files, environment and sessions as they are now", .status = 201,
+          .answer = "The snapshot", .shape = &snapshot_shape),
+    ROUTE(HTTP_GET, "/sandbox/{id}/snapshots", handle_snapshot_list, SANDBOX,
+          .name = "listSnapshots", .summary = "Its snapshots, oldest first", .status = 200,
+          .answer = "The snapshots", .shape = &snapshots_shape),
+    ROUTE(HTTP_DELETE, "/sandbox/{id}/snapshots/{sid}", handle_snapshot_delete, SANDBOX,
+          .name = "deleteSnapshot", .summary = "Forget a snapshot", .status = 200,
+          .answer = "It is gone", .shape = &done_shape),
+    ROUTE(HTTP_POST, "/sandbox/{id}/rollback", handle_rollback, SANDBOX | IDEMPOTENT,
+          &rollback_schema, .name = "rollback",
+          .summary = "Go back to a snapshot: what runs ends, the next use starts from it",
+          .status = 200, .answer = "It has gone back", .shape = &rollback_shape),
+    ROUTE(HTTP_POST, "/sandbox/{id}/fork", handle_fork, SANDBOX | IDEMPOTENT, &fork_schema,
+          .name = "fork",
+          .summary = "New sandboxes with its files, environment and sessions, not its memory",
+          .status = 201, .answer = "The children, asleep", .shape = &forks_shape),
+    ROUTE(HTTP_POST, "/sandbox/{id}/sync", handle_sync, SANDBOX | SSE, &sync_schema, .name = "sync",
+          .summary = "Store what has changed in /workspace; how far it is with Accept: "
+                     "text/event-stream. Never wakes",
+          .status = 200, .answer = "What is stored now, and what was put and deleted",
+          .shape = &sync_shape),
+    ROUTE(HTTP_GET, "/sandbox/{id}/sync", handle_sync_get, 0, .name = "getSync",
+          .summary = "How the last one went; also of a sandbox that is gone", .status = 200,
+          .answer = "The state", .shape = &sync_state_shape),
+    ROUTE(HTTP_GET, "/sandbox/{id}/stored", handle_stored_list, 0,
+          .query = {QUERY("prefix", "Only paths that begin so"),
+                    QUERY("after", "The `next` of the page before"), LIMIT_QUERY},
+          .name = "listStored",
+          .summary = "The stored files of a workspace; never wakes, also of a sandbox that is gone",
+          .status = 200, .answer = "A page of them, by path", .shape = &stored_list_shape),
+    ROUTE(HTTP_GET, "/sandbox/{id}/stored/{path*}", handle_stored_get, 0, .name = "getStored",
+          .summary = "A stored file, or a part of it (Range)", .status = 200, .answer = "Its bytes",
+          .type = BYTES),
+    ROUTE(HTTP_PUT, "/sandbox/{id}/stored/{path*}", handle_stored_put, ROUTE_STREAM_BODY,
+          .name = "putStored", .summary = "Store a file past the sandbox", .status = 200,
+          .answer = "It is stored", .shape = &stored_put_shape),
+    ROUTE(HTTP_DELETE, "/sandbox/{id}/stored/{path*}", handle_stored_delete, 0,
+          .name = "deleteStored", .summary = "Remove a stored file", .status = 200,
+          .answer = "It is gone", .shape = &done_shape),
+    ROUTE(HTTP_POST, "/sandbox/{id}/backups", handle_backup_make, SANDBOX | IDEMPOTENT,
+          &backup_schema, .name = "makeBackup",
+          .summary = "Put a directory, or its whole disk, into the store as one archive",
+          .status = 201, .answer = "The backup", .shape = &backup_shape),
+    ROUTE(HTTP_GET, "/sandbox/{id}/backups", handle_backup_list, SANDBOX,
+          .query = {LIMIT_QUERY, QUERY("before", "The `next` of the page before")},
+          .name = "listBackups", .summary = "Its backups, newest first", .status = 200,
+          .answer = "A page of the list", .shape = &backups_shape),
+    ROUTE(HTTP_GET, "/sandbox/{id}/backups/{bid}", handle_backup_get, SANDBOX, .name = "getBackup",
+          .summary = "One of its backups", .status = 200, .answer = "The backup",
+          .shape = &backup_shape),
+    ROUTE(HTTP_DELETE, "/sandbox/{id}/backups/{bid}", handle_backup_delete, SANDBOX,
+          .name = "deleteBackup", .summary = "Delete a backup", .status = 200,
+          .answer = "It is gone", .shape = &done_shape),
+    ROUTE(HTTP_GET, "/backups", handle_backup_list_all, 0,
+          .query = {LIMIT_QUERY, QUERY("before", "The `next` of the page before"),
+                    QUERY("sandbox", "Of this id alone, whether there is such a sandbox or not")},
+          .name = "listAllBackups",
+          .summary = "The tenant's backups, also of sandboxes that are gone, newest first",
+          .status = 200, .answer = "A page of the list", .shape = &backups_shape),
+    ROUTE(HTTP_GET, "/backups/{bid}", handle_backup_get_any, 0, .name = "getAnyBackup",
+          .summary = "One of the tenant's backups", .status = 200, .answer = "The backup",
+          .shape = &backup_shape),
+    ROUTE(HTTP_DELETE, "/backups/{bid}", handle_backup_delete_any, 0, .name = "deleteAnyBackup",
+          .summary = "Delete one of the tenant's backups", .status = 200, .answer = "It is gone",
+          .shape = &done_shape),
+    ROUTE(HTTP_POST, "/sandbox/{id}/restore", handle_restore, SANDBOX | IDEMPOTENT, &restore_schema,
+          .name = "restore",
+          .summary = "Go back to a backup, all of it or nothing: what runs ends, the next use "
+                     "starts from it",
+          .status = 200, .answer = "It is restored", .shape = &restored_shape),
+    ROUTE(HTTP_POST, "/sandbox/{id}/archive", handle_archive_disk, SANDBOX, .name = "archive",
+          .summary = "Put it to sleep and its disk into the store alone; what wakes it brings it "
+                     "back",
+          .status = 200, .answer = "It is archived", .shape = &archived_shape),
+    ROUTE(
+        HTTP_GET, "/sandbox/{id}/export", handle_export, SANDBOX,
+        .query = {QUERY("dir", "A directory, absolute; the whole disk if not given"),
+                  QUERY("exclude", "What of it is left out: patterns as in .gitignore, by commas"),
+                  QUERY("gitignore", "1: also what .gitignore files in it name")},
+        .name = "export", .summary = "Its files as a .tar.zst with all metadata, without waking it",
+        .status = 200, .answer = "The archive", .type = "application/zstd"),
+    ROUTE(HTTP_POST, "/sandbox/{id}/import", handle_import, SANDBOX | ROUTE_STREAM_BODY,
+          .query = {QUERY("dir", "The directory that it becomes; the whole disk if not given"),
+                    QUERY("sha256", "What the body must have, in hexadecimal digits")},
+          .name = "import",
+          .summary = "An archive becomes a directory or its disk, all of it or nothing",
+          .status = 200, .answer = "It is in place", .shape = &done_shape),
+    ROUTE(HTTP_POST, "/sandbox/{id}/container-url", handle_url_make, SANDBOX, &url_schema,
+          .name = "makeContainerUrl",
+          .summary = "A base URL for clients of the container protocol that cannot send a header: "
+                     "it has the permission for this one sandbox within",
+          .status = 201, .answer = "The URL, told this once", .shape = &url_shape),
+    ROUTE(HTTP_GET, "/sandbox/{id}/container-urls", handle_url_list, SANDBOX,
+          .name = "listContainerUrls", .summary = "Those that there are, without the URLs",
+          .status = 200, .answer = "The list, oldest first", .shape = &urls_shape),
+    ROUTE(HTTP_DELETE, "/sandbox/{id}/container-urls/{url}", handle_url_revoke, SANDBOX,
+          .name = "revokeContainerUrl", .summary = "Revoke one and end its streams", .status = 200,
+          .answer = "It is gone", .shape = &done_shape),
     PREVIEW(HTTP_GET, "preview"),
     PREVIEW(HTTP_POST, "previewPost"),
     PREVIEW(HTTP_PUT, "previewPut"),

@@ -11,6 +11,7 @@
 #include "api/network.h"
 #include "api/opencode.h"
 #include "api/page.h"
+#include "api/restore-made.h"
 #include "api/schemas.h"
 #include "api/show.h"
 #include "base/mem.h"
@@ -32,13 +33,15 @@ const struct schema budget_schema = SCHEMA("Budget", struct budget_body, budget_
 
 struct settings_body {
     const char *id, *image, *user_id;
-    struct body_int memory, disk, pids, cpus, sleep_after, destroy_after;
+    struct body_int memory, disk, pids, cpus, sleep_after, destroy_after, archive_after;
     struct budget_body budget;
     struct body_bool keep_alive, ephemeral;
     struct body_map env, labels;
     const char *network;
     struct body_strings secrets, languages;
     struct body_bool shared_zygote;
+    struct body_bool durable, sync, restore;
+    const char *snapshot;
     const char *git_url, *git_branch, *config;
 };
 
@@ -61,6 +64,10 @@ struct settings_body {
               .help =                                                                              \
                   "Falls asleep after so long without use: seconds, or a text such as \"10m\""),   \
         FIELD("keepAlive", FIELD_BOOL, AT(keep_alive), .help = "Never falls asleep"),              \
+        FIELD("archiveAfter", FIELD_SECONDS, AT(archive_after), .nullable = true,                  \
+              .max = SLEEP_AFTER_MAX,                                                              \
+              .help = "Asleep for so long, its disk goes to the store and leaves the machine "     \
+                      "until it is used: seconds, or a text such as \"30d\"; 0 or null: never"),   \
         FIELD("destroyAfter", FIELD_SECONDS, AT(destroy_after), .nullable = true,                  \
               .max = SLEEP_AFTER_MAX,                                                              \
               .help = "Is destroyed after so long without use, awake or asleep, unless it has "    \
@@ -77,13 +84,23 @@ struct settings_body {
         FIELD("sharedZygote", FIELD_BOOL, AT(shared_zygote),                                       \
               .help =                                                                              \
                   "false: its interpreters are started for it alone, not forked from one that "    \
-                  "others' are forked from, too; true if not given")
+                  "others' are forked from, too; true if not given"),                              \
+        FIELD("durable", FIELD_BOOL, AT(durable),                                                  \
+              .help = "fsync in it reaches the disk, so that what was written outlives a power "   \
+                      "cut; from its next start on if it runs; false if not given"),               \
+        FIELD("sync", FIELD_BOOL, AT(sync),                                                        \
+              .help = "Whenever it falls asleep, what has changed in /workspace is stored")
 
 #define NEW_FIELDS                                                                                 \
     FIELD("image", FIELD_STRING, AT(image), .max = KEEPER_IMAGE_MAX - 1,                           \
           .help = "What it is made of; the server's default if not given"),                        \
         FIELD("ephemeral", FIELD_BOOL, AT(ephemeral),                                              \
               .help = "Its disk is lost when it falls asleep"),                                    \
+        FIELD("snapshot", FIELD_STRING, AT(snapshot), .max = EDGE_NAME_MAX,                        \
+              .help = "A new one begins with the files, environment and sessions of this "         \
+                      "snapshot, of any of the tenant's sandboxes"),                               \
+        FIELD("restore", FIELD_BOOL, AT(restore),                                                  \
+              .help = "A new one gets what is stored of the workspace of this id"),                \
         FIELD("userId", FIELD_STRING, AT(user_id), .max = 256,                                     \
               .help = "The caller's own name for whom it is for"),                                 \
         FIELD("gitUrl", FIELD_STRING, AT(git_url), .max = GIT_URL_MAX - 1,                         \
@@ -94,10 +111,8 @@ struct settings_body {
               .help = "OpenCode's configuration; credentials in it become secrets of the sandbox " \
                       "and never get into it")
 
-#define LATER(name) FIELD(name, FIELD_LATER, 0)
-#define LATER_FIELDS                                                                               \
-    LATER("ports"), LATER("sync"), LATER("restore"), LATER("durable"), LATER("archiveAfter"),      \
-        LATER("snapshot")
+#define LATER(name)  FIELD(name, FIELD_LATER, 0)
+#define LATER_FIELDS LATER("ports")
 
 static const struct field create_fields[] = {
     FIELD(
@@ -119,6 +134,8 @@ static const struct field patch_fields[] = {
     FIELD("id", FIELD_FIXED, 0),
     FIELD("image", FIELD_FIXED, 0),
     FIELD("ephemeral", FIELD_FIXED, 0),
+    FIELD("snapshot", FIELD_FIXED, 0),
+    FIELD("restore", FIELD_FIXED, 0),
     FIELD("userId", FIELD_FIXED, 0),
     FIELD("gitUrl", FIELD_FIXED, 0),
     FIELD("gitBranch", FIELD_FIXED, 0),
@@ -152,8 +169,12 @@ static struct sandbox_settings settings_of(const struct settings_body *b,
         .languages = names,
         .own_zygote = b->shared_zygote.given && !b->shared_zygote.value,
         .destroy_after_ms = b->destroy_after.value,
+        .archive_after_ms = b->archive_after.value,
         .budget_cost = b->budget.usd.value,
         .budget_tokens = b->budget.tokens.value,
+        .durable = b->durable.value,
+        .sync = b->sync.value,
+        .snapshot = b->snapshot,
     };
 }
 
@@ -176,6 +197,7 @@ static void reply_made(struct call *call, struct sandbox *s, unsigned status, bo
     struct json j;
     begin(&j, &buf, sandbox_row(s));
     show_sandbox(&j, sandbox_row(s));
+    show_synced(&j, call->api->db, sandbox_row(s));
     opencode_show(call, sandbox_row(s), &j);
     if (call->route->method != HTTP_PATCH)
         show_bool(&j, "created", created);
@@ -298,17 +320,40 @@ static void configure(struct call *call, struct sandbox *s, bool created)
     opencode_configure(call->api->agents, s, &config, on_configured, call_ref(call));
 }
 
+static void go_on(struct call *call, struct sandbox *s, bool created)
+{
+    const struct settings_body *b = call->body.values;
+    if (b->config != NULL)
+        configure(call, s, created);
+    else
+        finish_made(call, s, created);
+}
+
 static void on_made(void *data, struct sandbox *s, bool created, const struct err *err)
 {
     struct call *call = data;
     const struct settings_body *b = call->body.values;
+    const char *id = b->id != NULL ? b->id : call->param[0];
+    if (!created)
+        restore_unannounce(call, id);
     if (err != NULL && err->code != ERR_NONE)
         call_fail(call, err);
-    else if (b->config != NULL)
-        configure(call, s, created);
+    else if (created && b->restore.value)
+        restore_made(call, s, go_on);
     else
-        finish_made(call, s, created);
+        go_on(call, s, created);
     call_unref(call);
+}
+
+// What is lost with the box cannot be stored when that is gone, nor stay when it comes back.
+static int check_kept(struct call *call, const struct settings_body *b)
+{
+    if (!b->ephemeral.value || (!b->sync.value && !b->restore.value))
+        return 0;
+    call_error(call, ERROR_INVALID_REQUEST, NULL,
+               "%s: an ephemeral sandbox has no disk that it could be done with",
+               b->sync.value ? "sync" : "restore");
+    return -1;
 }
 
 static void create(struct call *call, const char *id)
@@ -317,7 +362,8 @@ static void create(struct call *call, const char *id)
     auto_network network = {0};
     auto_free char *names = NULL;
     auto_opencode_config config = {0};
-    if (check_git(call, b) < 0 || network_read(call, b->network, &b->secrets, &network) < 0 ||
+    if (check_git(call, b) < 0 || check_kept(call, b) < 0 ||
+        network_read(call, b->network, &b->secrets, &network) < 0 ||
         languages_read(call, &b->languages, &names) < 0 ||
         opencode_read_config(call, b->config, &config) < 0)
         return;
@@ -337,6 +383,8 @@ static void create(struct call *call, const char *id)
             EDGE_NAME_MAX);
         return;
     }
+    if (b->restore.value && restore_announce(call, settings.id) < 0)
+        return;
     fleet_create(call->api->fleet, call->tenant, &settings, on_made, call_ref(call));
 }
 
@@ -364,6 +412,7 @@ static void on_got(void *data, const struct keeper_used *used, const struct err 
     begin(&j, &buf, row);
     if (call->route->handle == handle_get) {
         show_sandbox(&j, row);
+        show_synced(&j, call->api->db, row);
         opencode_show(call, row, &j);
         (void)ports_show(call, &j, &(struct err){0}); // none where they cannot be read
     } else {
@@ -409,10 +458,10 @@ static void on_changed(void *data, struct sandbox *s, bool created, const struct
 static void keep_rest_of_budget(const struct settings_body *b, const struct sandbox_row *row,
                                 struct sandbox_settings *settings)
 {
-    if (!b->budget.usd.given && row->budget_cost > 0)
-        settings->budget_cost = row->budget_cost;
-    if (!b->budget.tokens.given && row->budget_tokens > 0)
-        settings->budget_tokens = row->budget_tokens;
+    if (!b->budget.usd.given && row->budget_cost >= 0)
+        settings->budget_cost = row->budget_cost > 0 ? row->budget_cost : BUDGET_NOTHING;
+    if (!b->budget.tokens.given && row->budget_tokens >= 0)
+        settings->budget_tokens = row->budget_tokens > 0 ? row->budget_tokens : BUDGET_NOTHING;
 }
 
 void handle_patch(struct call *call)
@@ -445,8 +494,14 @@ void handle_patch(struct call *call)
         which |= PATCH_ZYGOTE;
     if (b->destroy_after.given)
         which |= PATCH_DESTROY_AFTER;
+    if (b->archive_after.given)
+        which |= PATCH_ARCHIVE_AFTER;
     if (b->budget.usd.given || b->budget.tokens.given)
         which |= PATCH_BUDGET;
+    if (b->durable.given)
+        which |= PATCH_DURABLE;
+    if (b->sync.given)
+        which |= PATCH_SYNC;
     keep_rest_of_budget(b, sandbox_row(call->sandbox), &settings);
     sandbox_patch(call->sandbox, &settings, which, on_changed, call_ref(call));
 }
@@ -496,6 +551,7 @@ static int see_sandbox(void *data, const struct sandbox_row *row)
     if (!page_open(page, row->id))
         return 1;
     show_sandbox(page->j, row);
+    show_synced(page->j, page->call->api->db, row);
     json_close_object(page->j);
     return 0;
 }

@@ -77,6 +77,8 @@ const char *show_status(enum sandbox_status status)
         return "running";
     case SANDBOX_DESTROYING:
         return "destroying";
+    case SANDBOX_MAKING:
+        return "making";
     }
     return "unknown";
 }
@@ -139,13 +141,28 @@ void show_sandbox(struct json *j, const struct sandbox_row *row)
         show_ms(j, "destroyAfter", (double)row->destroy_after_ms / 1000.0);
     else
         show_raw(j, "destroyAfter", NULL);
+    if (row->archive_after_ms > 0)
+        show_ms(j, "archiveAfter", (double)row->archive_after_ms / 1000.0);
+    else
+        show_raw(j, "archiveAfter", NULL);
     show_budget(j, row);
     show_bool(j, "keepAlive", row->keep_alive);
     show_bool(j, "ephemeral", row->ephemeral);
+    show_bool(j, "durable", row->durable);
+    show_bool(j, "sync", row->sync);
+    show_bool(j, "archived", row->archive != NULL);
     show_time(j, "createdAt", row->created_ms);
     show_time(j, "updatedAt", row->updated_ms);
     show_time(j, "lastActiveAt", row->active_ms);
-    show_time(j, "workspaceSyncedAt", 0);
+}
+
+void show_synced(struct json *j, struct db *db, const struct sandbox_row *row)
+{
+    struct err ignored;
+    struct sync_row sync = {0};
+    (void)db_sync_get(db, row->tenant, row->id, &sync, &ignored);
+    show_time(j, "workspaceSyncedAt", sync.synced_ms);
+    sync_row_done(&sync);
 }
 
 void show_usage(struct json *j, const struct keeper_used *used, const struct show_network *network)

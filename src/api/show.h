@@ -20,6 +20,8 @@ void show_output(struct json *j, const char *key, const struct buf *b);
 bool show_is_text(const struct buf *b);
 
 void show_sandbox(struct json *j, const struct sandbox_row *row);
+void show_synced(struct json *j, struct db *db,
+                 const struct sandbox_row *row);                 // when it was stored
 void show_limits(struct json *j, const struct sandbox_row *row); // "limits": {...}
 struct show_network {                                            // of a running sandbox
     uint64_t bytes; // that it has sent and received, since it runs

@@ -117,6 +117,12 @@ void stream_end(struct call *call)
     http_stream_end(req);
 }
 
+void stream_cut(struct call *call)
+{
+    if (call->req != NULL)
+        http_stream_cut(call->req);
+}
+
 // What follows a process or a sandbox lets go of it, as when the client goes.
 static void cut(struct call *call)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Terminals: opening one, or looking at one that is there (viewer.c), listing and ending them.
-#include "sandbox/terminal.h"
+#include "api/terminal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,19 +9,12 @@
 #include "api/command.h"
 #include "api/handlers.h"
 #include "api/show.h"
-#include "api/viewer.h"
 #include "edge/ws.h"
 
 enum {
     ROWS = 24,
     COLS = 80,
     PATH_MAX_BYTES = 4095,
-};
-
-struct asking {                      // the call's state
-    struct terminal_request request; // its texts are the query's
-    struct viewer_request viewer;
-    bool sized;
 };
 
 // -- what is asked for
@@ -52,7 +45,7 @@ static bool is_plain(const char *text)
     return true;
 }
 
-static int read_sides(struct call *call, struct asking *a)
+static int read_sides(struct call *call, struct terminal_asking *a)
 {
     uint64_t rows, cols;
     if (call_query_u64(call, "rows", TERMINAL_SIDE_MAX, ROWS, &rows) < 0 ||
@@ -63,6 +56,15 @@ static int read_sides(struct call *call, struct asking *a)
     a->request.rows = (uint16_t)rows;
     a->request.cols = (uint16_t)cols;
     a->sized = call_query(call, "rows") != NULL || call_query(call, "cols") != NULL;
+    return 0;
+}
+
+static int read_shell(struct call *call, struct terminal_request *r)
+{
+    r->shell = call_query(call, "shell");
+    if (r->shell != NULL && (r->shell[0] == '\0' || r->shell[0] == '-' || !is_plain(r->shell) ||
+                             (r->shell[0] != '/' && strchr(r->shell, '/') != NULL)))
+        return invalid(call, "?shell: must be a program's name or its absolute path");
     return 0;
 }
 
@@ -78,14 +80,10 @@ static int read_program(struct call *call, struct terminal_request *r)
     }
     r->uid = user.uid;
     r->gid = user.gid;
-    r->shell = call_query(call, "shell");
     r->command = call_query(call, "command");
     r->cwd = call_query(call, "cwd");
     if (r->cwd != NULL && (r->cwd[0] != '/' || strlen(r->cwd) > PATH_MAX_BYTES))
         return invalid(call, "?cwd: must be an absolute path");
-    if (r->shell != NULL && (r->shell[0] == '\0' || r->shell[0] == '-' || !is_plain(r->shell) ||
-                             (r->shell[0] != '/' && strchr(r->shell, '/') != NULL)))
-        return invalid(call, "?shell: must be a program's name or its absolute path");
     if (r->command != NULL && r->command[0] == '\0')
         return invalid(call, "?command: must not be empty");
     return 0;
@@ -100,14 +98,14 @@ static int read_viewer(struct call *call, struct viewer_request *r)
     return call_query_bool(call, "readonly", false, &r->readonly);
 }
 
-static int read_query(struct call *call, struct asking *a)
+static int read_query(struct call *call, struct terminal_asking *a)
 {
     const char *session = call_query(call, "session");
     a->request.name = session != NULL ? session : "default";
     if (!sandbox_id_valid(a->request.name))
         return invalid(call, "?session: must be letters, digits, '.', '_' and '-', with a letter "
                              "or digit at both ends");
-    if (read_sides(call, a) < 0 || read_program(call, &a->request) < 0)
+    if (read_program(call, &a->request) < 0)
         return -1;
     return read_viewer(call, &a->viewer);
 }
@@ -130,11 +128,13 @@ static void on_open(void *data, struct process *p, bool created, const struct er
 {
     struct call *call = data;
     struct err ignored;
+    struct terminal_asking a = *(const struct terminal_asking *)call->state;
     if (call->req == NULL) {
+        if (p != NULL && a.viewer.ends)
+            (void)process_delete(p, &ignored);
         call_unref(call);
         return;
     }
-    struct asking a = *(const struct asking *)call->state;
     if (p == NULL && command_start_failed(err) != 0)
         call_error(call, ERROR_CANNOT_START, NULL, "%s", err->msg);
     else if (p == NULL)
@@ -159,7 +159,7 @@ static void on_awake(void *data, struct sandbox *s, bool created, const struct e
     if (err != NULL && err->code != ERR_NONE) {
         call_fail(call, err);
     } else if (call->req != NULL) {
-        const struct asking *a = call->state;
+        const struct terminal_asking *a = call->state;
         terminal_open(call->sandbox, &a->request, on_open, call_ref(call));
     }
     call_unref(call);
@@ -170,7 +170,7 @@ static void resume(struct call *call, const char *id)
 {
     struct err err = {0};
     struct process *p = process_find(call->sandbox, id, &err);
-    const struct asking *a = call->state;
+    const struct terminal_asking *a = call->state;
     if (p == NULL)
         call_fail(call, &err);
     else if (process_row(p)->tty == NULL)
@@ -179,24 +179,41 @@ static void resume(struct call *call, const char *id)
         viewer_begin(call, p, &a->viewer);
 }
 
-void handle_terminal(struct call *call)
+int terminal_check(struct call *call)
 {
     struct err err = {0};
-    const char *id = call_query(call, "resume");
-    if (ws_check(call->req, call->api->cors, &err) < 0) {
-        refuse(call, &err);
-        return;
-    }
-    struct asking *a = calloc(1, sizeof *a);
+    if (ws_check(call->req, call->api->cors, &err) == 0)
+        return check_protocol(call);
+    refuse(call, &err);
+    return -1;
+}
+
+struct terminal_asking *terminal_asking_new(struct call *call)
+{
+    struct terminal_asking *a = calloc(1, sizeof *a);
     if (a == NULL)
         abort();
     call->state = a;
-    if (check_protocol(call) < 0 || read_query(call, a) < 0)
+    return read_sides(call, a) < 0 || read_shell(call, &a->request) < 0 ? NULL : a;
+}
+
+void terminal_begin(struct call *call)
+{
+    sandbox_wake(call->sandbox, on_awake, call_ref(call));
+}
+
+void handle_terminal(struct call *call)
+{
+    const char *id = call_query(call, "resume");
+    if (terminal_check(call) < 0)
+        return;
+    struct terminal_asking *a = terminal_asking_new(call);
+    if (a == NULL || read_query(call, a) < 0)
         return;
     if (id != NULL)
         resume(call, id);
     else
-        sandbox_wake(call->sandbox, on_awake, call_ref(call));
+        terminal_begin(call);
 }
 
 // -- all of them

@@ -14,11 +14,17 @@
 struct transfer {
     struct call *call; // counted; NULL when it was told of
     struct move *move;
-    struct follower *follower; // NULL when it was cut
+    struct follower *follower; // NULL when it was cut, or is of no sandbox
+    bool is_cut;
     transfer_fn fn;
     int none; // a pipe from which nothing comes, of one whose bytes are in memory; or -1
     LIST_ENTRY(transfer) all; // of api->transfers
 };
+
+static bool is_of_box(const struct call *call)
+{
+    return call->sandbox != NULL && !call->is_apart;
+}
 
 // Tells of it. What is left is to be freed.
 static void tell(struct transfer *t, const struct move_result *result)
@@ -29,7 +35,8 @@ static void tell(struct transfer *t, const struct move_result *result)
     follower_free(t->follower);
     t->follower = NULL;
     fd_close(t->none);
-    sandbox_idle(call->sandbox);
+    if (is_of_box(call))
+        sandbox_idle(call->sandbox);
     t->fn(call, result);
     call_unref(call);
 }
@@ -53,8 +60,9 @@ static void on_stopped(void *data)
 
 static void cut(struct transfer *t)
 {
-    if (t->follower == NULL)
-        return; // it is being cut
+    if (t->is_cut)
+        return;
+    t->is_cut = true;
     follower_free(t->follower);
     t->follower = NULL;
     move_cancel(t->move, on_stopped, t);
@@ -83,15 +91,34 @@ static int start(struct call *call, struct move_config *config, int none, transf
     }
     t->call = call_ref(call);
     t->fn = fn;
-    t->follower = sandbox_follow(call->sandbox, on_event, t);
     LIST_INSERT_HEAD(&call->api->transfers, t, all);
-    sandbox_busy(call->sandbox);
+    if (is_of_box(call)) {
+        t->follower = sandbox_follow(call->sandbox, on_event, t);
+        sandbox_busy(call->sandbox);
+    }
     return 0;
 }
 
 int transfer_start(struct call *call, struct move_config *config, transfer_fn fn, struct err *err)
 {
     return start(call, config, -1, fn, err);
+}
+
+int transfer_last_chunk(struct call *call, int from, transfer_fn fn, struct err *err)
+{
+    static const char last[] = "0\r\n\r\n";
+    if (call->taken == NULL || call->taken->is_old)
+        return err_set(err, ERR_UNSUPPORTED, "the connection's end is the answer's");
+    struct move_config config = {
+        .from = from,
+        .from_offset = MOVE_NO_OFFSET,
+        .to = call->taken->fd,
+        .to_offset = MOVE_NO_OFFSET,
+        .first = last,
+        .first_len = sizeof last - 1,
+        .stall_ms = TRANSFER_STALL_MS,
+    };
+    return start(call, &config, -1, fn, err);
 }
 
 int transfer_body(struct call *call, int to, int64_t to_offset, transfer_fn fn, struct err *err)
@@ -164,7 +191,7 @@ void transfers_drop(struct api *api)
 {
     while (!LIST_EMPTY(&api->transfers)) {
         struct transfer *t = LIST_FIRST(&api->transfers);
-        bool is_cut = t->follower == NULL; // then the mover tells of it when it is freed
+        bool is_cut = t->is_cut; // then the mover tells of it when it is freed
         tell(t, NULL);
         if (!is_cut)
             free(t);

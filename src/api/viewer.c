@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "api/auth.h"
-#include "api/handlers.h"
 #include "api/show.h"
 #include "edge/ws.h"
 #include "sandbox/terminal.h"
@@ -110,6 +109,15 @@ static void let_go(struct viewer *v)
     v->p = NULL;
 }
 
+// Nobody else can come to a terminal of its own.
+static void leave(struct viewer *v)
+{
+    struct err ignored;
+    if (v->r.ends && v->p != NULL && process_row(v->p)->reason == END_NONE)
+        (void)process_delete(v->p, &ignored);
+    let_go(v);
+}
+
 static void finish(struct viewer *v)
 {
     const char *reason = terminal_end_reason(v->p);
@@ -124,7 +132,7 @@ static void stop(struct call *call)
 {
     struct viewer *v = call->state;
     bool revoked = call->token != NULL && call->token->revoked;
-    let_go(v);
+    leave(v);
     if (v->ws != NULL)
         ws_close(v->ws, revoked ? WS_POLICY : WS_GOING_AWAY,
                  revoked ? "the token was revoked" : "the server is being stopped");
@@ -136,7 +144,7 @@ static void on_closed(void *data, unsigned code)
     struct call *call = v->call;
     (void)code;
     v->ws = NULL;
-    let_go(v);
+    leave(v);
     stream_forget(call);
     call->stop = NULL;
     call_unref(call); // and the viewer with it
@@ -330,7 +338,7 @@ unsigned viewer_count(const struct api *api, const struct process *p)
     unsigned n = 0;
     for (const struct call *c = api->streams; c != NULL; c = c->stream_next) {
         const struct viewer *v = c->state;
-        n += c->route->handle == handle_terminal && v->p == p;
+        n += c->stop == stop && v->p == p;
     }
     return n;
 }
@@ -358,6 +366,8 @@ void viewer_begin(struct call *call, struct process *p, const struct viewer_requ
     if (ws_accept(call->req, call->api->loop, protocol, INPUT_MAX, &ops, v, &ws, &err) < 0) {
         free(v);
         call_fail(call, &err);
+        if (request->ends)
+            (void)process_delete(p, &err);
         return;
     }
     call->req = NULL;

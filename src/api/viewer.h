@@ -22,6 +22,7 @@ struct viewer_request {
     bool has_offset;
     uint64_t offset; // where to begin; else with the last `replay` bytes
     uint64_t replay;
+    bool ends; // the terminal is its alone: it ends with the viewer
 };
 
 // Answers the call with a WebSocket, or an error. After ws_check.

@@ -6,7 +6,11 @@
 #include <string.h>
 #include <strings.h>
 
-enum { NAME_MAX_LEN = 64, DEFAULT_PORT = 80 };
+enum {
+    NAME_MAX_LEN = 64,
+    DEFAULT_PORT = 80,
+    ORIGIN_MAX = 512, // it is sent back, among headers of which there is not much room
+};
 
 // --- whom it is meant for
 
@@ -69,6 +73,14 @@ bool web_page_is_ours(const char *origin, const char *site, const char *host, co
 }
 
 // --- requests
+
+const char *web_listed_origin(const struct http_request *req, const char *list)
+{
+    const char *origin = http_header(req, "Origin");
+    if (origin == NULL || strlen(origin) > ORIGIN_MAX || http_header_twice(req, "Origin"))
+        return NULL;
+    return web_origin_is_listed(list, origin) ? origin : NULL;
+}
 
 bool web_is_for_us(const struct http_request *req, uint16_t port)
 {

@@ -23,3 +23,5 @@ bool web_page_is_ours(const char *origin, const char *site, const char *host, co
 // Both of the above, for a request.
 bool web_is_for_us(const struct http_request *req, uint16_t port);
 bool web_is_from_us(const struct http_request *req, const char *cors);
+// The request's Origin if it is one of these, else NULL.
+const char *web_listed_origin(const struct http_request *req, const char *list);

@@ -35,6 +35,11 @@ void json_key(struct json *json, const char *key);
 
 void json_put_str(struct json *json, const char *text); // NULL becomes null
 void json_put_strn(struct json *json, const void *data, size_t len);
+// A text in pieces, none of which ends within a character: open, any number of them, close.
+void json_open_text(struct json *json);
+void json_more_text(struct json *json, const void *data, size_t len);
+void json_close_text(struct json *json);
+size_t json_text_size(const char *data, size_t len); // what it would take, at most; no state
 void json_put_int(struct json *json, int64_t value);
 void json_put_uint(struct json *json, uint64_t value);
 void json_put_double(struct json *json, double value); // not a number and infinity become null

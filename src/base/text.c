@@ -73,6 +73,19 @@ bool utf8_valid(const void *data, size_t len)
     return true;
 }
 
+size_t utf8_unfinished(const void *data, size_t len)
+{
+    const unsigned char *p = data;
+    for (size_t back = 1; back <= 3 && back <= len; back++) {
+        unsigned char c = p[len - back];
+        if (is_tail(c))
+            continue;
+        size_t want = c >= 0xf0 && c <= 0xf4 ? 4 : c >= 0xe0 && c < 0xf0 ? 3 : c >= 0xc2 ? 2 : 1;
+        return c <= 0xf4 && want > back ? back : 0;
+    }
+    return 0;
+}
+
 // -- base64
 
 static void base64_group(char out[4], const unsigned char *in, size_t n)
@@ -87,6 +100,18 @@ static void base64_group(char out[4], const unsigned char *in, size_t n)
     out[1] = digits[bits >> 12 & 63];
     out[2] = n > 1 ? digits[bits >> 6 & 63] : '=';
     out[3] = n > 2 ? digits[bits & 63] : '=';
+}
+
+void shell_quote(struct buf *buf, const char *text)
+{
+    (void)buf_append_char(buf, '\'');
+    for (; *text != '\0'; text++) {
+        if (*text == '\'')
+            (void)buf_append_str(buf, "'\\''");
+        else
+            (void)buf_append_char(buf, *text);
+    }
+    (void)buf_append_char(buf, '\'');
 }
 
 int base64_append(struct buf *buf, const void *data, size_t len)

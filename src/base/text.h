@@ -17,6 +17,12 @@
 size_t utf8_step(const void *data, size_t len);
 uint32_t utf8_decode(const void *data, size_t step); // that character, of so many bytes
 bool utf8_valid(const void *data, size_t len);
+// How many bytes at the end (0 to 3) are the beginning of a character whose rest may still come:
+// for text that is told piece by piece.
+size_t utf8_unfinished(const void *data, size_t len);
+
+// Appends a word of a shell's command line that is this text, whatever is in it.
+void shell_quote(struct buf *buf, const char *text);
 
 // Standard alphabet, padded. 0, -E2BIG or -ENOMEM.
 int base64_append(struct buf *buf, const void *data, size_t len);

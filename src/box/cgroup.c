@@ -478,6 +478,16 @@ void cgroups_usage(struct cgroups *c, uint32_t slot, struct cgroup_usage *ret)
         ret->cpu_usec = strtoull(text + sizeof key - 1, NULL, 10);
 }
 
+void cgroups_freeze(struct cgroups *c, uint32_t slot, int on)
+{
+    (void)fd_write_file(c->unified, name_of(slot, "cgroup.freeze").text, on ? "1" : "0");
+}
+
+int cgroups_open_events(struct cgroups *c, uint32_t slot)
+{
+    return openat(c->unified, name_of(slot, "cgroup.events").text, O_RDONLY | O_CLOEXEC);
+}
+
 void cgroups_kill(struct cgroups *c, uint32_t slot)
 {
     (void)fd_write_file(c->unified, name_of(slot, "cgroup.kill").text, "1");

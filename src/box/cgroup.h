@@ -65,6 +65,9 @@ void cgroups_stats(struct cgroups *cgroups, uint32_t slot, struct cgroup_stats *
 // The same for a box that runs, and what it uses now.
 void cgroups_usage(struct cgroups *cgroups, uint32_t slot, struct cgroup_usage *ret);
 void cgroups_kill(struct cgroups *cgroups, uint32_t slot);
+// Whether all processes of the box shall stand still; a moment later they do (cgroup.events).
+void cgroups_freeze(struct cgroups *cgroups, uint32_t slot, int on);
+int cgroups_open_events(struct cgroups *cgroups, uint32_t slot); // -1: there are none
 // Which slots have directories, at most `max` of them, some perhaps more than once. How many.
 unsigned cgroups_list(struct cgroups *cgroups, uint32_t *ret_slots, unsigned max);
 // 0, or -errno: -EBUSY while a process is still in one of them.

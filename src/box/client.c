@@ -32,6 +32,7 @@ int keeper_send_claim(int sock, uint32_t id, const struct claim *claim, struct e
         .limits = claim->limits,
         .disk = claim->disk,
         .disk_kind = claim->disk_kind,
+        .durable = claim->durable != 0,
     };
     if ((size_t)snprintf(msg.image, sizeof msg.image, "%s", claim->image) >= sizeof msg.image)
         return err_set(err, ERR_INVALID, "the image's name is too long");
@@ -69,15 +70,113 @@ int keeper_send_take(int sock, uint32_t id, uint64_t box, const struct box_limit
     return sent(wire_send(sock, &msg, sizeof msg, NULL, 0, NULL, 0), "keeper", err);
 }
 
-int keeper_send_disk_drop(int sock, uint32_t id, uint64_t disk, struct err *err)
+int keeper_send_disk_drop(int sock, uint32_t id, struct disk_ref disk, struct err *err)
 {
     struct keeper_disk_drop msg = {.head = head(KEEPER_DISK_DROP, id), .disk = disk};
     return sent(wire_send(sock, &msg, sizeof msg, NULL, 0, NULL, 0), "keeper", err);
 }
 
-int keeper_send_disk_list(int sock, uint32_t id, uint64_t above, struct err *err)
+int keeper_send_disk_list(int sock, uint32_t id, struct disk_ref above, struct err *err)
 {
-    struct keeper_disk_list msg = {.head = head(KEEPER_DISK_LIST, id), .above = above};
+    struct keeper_disk_list msg = {
+        .head = head(KEEPER_DISK_LIST, id), .place = above.place, .above = above.number};
+    return sent(wire_send(sock, &msg, sizeof msg, NULL, 0, NULL, 0), "keeper", err);
+}
+
+int keeper_send_disk_used(int sock, uint32_t id, enum disk_place place, const uint64_t *numbers,
+                          unsigned n, struct err *err)
+{
+    struct keeper_disk_used msg = {
+        .head = head(KEEPER_DISK_USED, id),
+        .place = (uint32_t)place,
+        .n = n,
+    };
+    if (n > KEEPER_USED_MAX)
+        return err_set(err, ERR_INVALID, "more than %d disks at once", KEEPER_USED_MAX);
+    for (unsigned i = 0; i < n; i++)
+        msg.disk[i] = numbers[i];
+    return sent(wire_send(sock, &msg, sizeof msg, NULL, 0, NULL, 0), "keeper", err);
+}
+
+int keeper_send_disk_copy(int sock, uint32_t id, const struct copy_spec *spec, struct err *err)
+{
+    struct keeper_disk_copy msg = {
+        .head = head(KEEPER_DISK_COPY, id),
+        .from = spec->from,
+        .to = spec->to,
+        .bytes = spec->bytes,
+        .box = spec->box,
+    };
+    return sent(wire_send(sock, &msg, sizeof msg, NULL, 0, NULL, 0), "keeper", err);
+}
+
+int keeper_send_disk_move(int sock, uint32_t id, struct disk_ref from, struct disk_ref to,
+                          struct err *err)
+{
+    struct keeper_disk_move msg = {.head = head(KEEPER_DISK_MOVE, id), .from = from, .to = to};
+    return sent(wire_send(sock, &msg, sizeof msg, NULL, 0, NULL, 0), "keeper", err);
+}
+
+int keeper_send_disk_count(int sock, uint32_t id, struct disk_ref disk, struct err *err)
+{
+    struct keeper_disk_count msg = {.head = head(KEEPER_DISK_COUNT, id), .disk = disk};
+    return sent(wire_send(sock, &msg, sizeof msg, NULL, 0, NULL, 0), "keeper", err);
+}
+
+// The arguments one after the other, each with its NUL.
+static int pack_args(const char *const *args, char *out, struct keeper_disk_work *msg,
+                     struct err *err)
+{
+    size_t len = 0;
+    for (; args[msg->n_args] != NULL; msg->n_args++) {
+        size_t more = strlen(args[msg->n_args]) + 1;
+        if (more > KEEPER_ARGS_MAX - len)
+            return err_set(err, ERR_INVALID, "more than %d bytes of arguments", KEEPER_ARGS_MAX);
+        memcpy(out + len, args[msg->n_args], more);
+        len += more;
+    }
+    msg->args_len = (uint32_t)len;
+    return 0;
+}
+
+// A message has all three descriptors or none, so nothing is /dev/null.
+static int fill_fds(const struct work_spec *spec, int null, int ret_fds[3])
+{
+    for (int i = 0; i < 3; i++)
+        ret_fds[i] = spec->fds[i] >= 0 ? spec->fds[i] : null;
+    return null < 0 ? -errno : 0;
+}
+
+int keeper_send_disk_work(int sock, uint32_t id, const struct work_spec *spec, struct err *err)
+{
+    struct keeper_disk_work msg = {
+        .head = head(KEEPER_DISK_WORK, id),
+        .disk = spec->disk,
+        .work = spec->work,
+    };
+    char args[KEEPER_ARGS_MAX];
+    int fds[3];
+    const char *image = spec->image != NULL ? spec->image : "";
+    if ((size_t)snprintf(msg.image, sizeof msg.image, "%s", image) >= sizeof msg.image)
+        return err_set(err, ERR_INVALID, "the image's name is too long");
+    if (pack_args(spec->args, args, &msg, err) < 0)
+        return -1;
+    auto_fd null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    int r = fill_fds(spec, null, fds);
+    if (r == 0)
+        r = wire_send(sock, &msg, sizeof msg, args, msg.args_len, fds, 3);
+    return sent(r, "keeper", err);
+}
+
+int keeper_send_disk_cancel(int sock, uint32_t id, struct err *err)
+{
+    struct keeper_plain msg = {.head = head(KEEPER_DISK_CANCEL, id)};
+    return sent(wire_send(sock, &msg, sizeof msg, NULL, 0, NULL, 0), "keeper", err);
+}
+
+int keeper_send_space(int sock, uint32_t id, struct err *err)
+{
+    struct keeper_plain msg = {.head = head(KEEPER_SPACE, id)};
     return sent(wire_send(sock, &msg, sizeof msg, NULL, 0, NULL, 0), "keeper", err);
 }
 
@@ -116,17 +215,20 @@ static const struct answer {
     size_t len;
     unsigned n_fds;
 } keeper_answers[KEEPER_TYPE_MAX] = {
-    [KEEPER_CLAIMED] = {sizeof(struct keeper_box),     1},
-    [KEEPER_READY] = {sizeof(struct keeper_box),     1},
-    [KEEPER_LIVE] = {sizeof(struct keeper_live),    1},
-    [KEEPER_ENDED] = {sizeof(struct keeper_ended),   0},
-    [KEEPER_GONE] = {sizeof(struct keeper_box),     0},
-    [KEEPER_STATE] = {sizeof(struct keeper_state),   0},
-    [KEEPER_WELCOME] = {sizeof(struct keeper_welcome), 0},
-    [KEEPER_DISKS] = {sizeof(struct keeper_disks),   0},
-    [KEEPER_USED] = {sizeof(struct keeper_used),    0},
-    [KEEPER_OK] = {sizeof(struct keeper_plain),   0},
-    [KEEPER_ERROR] = {sizeof(struct keeper_error),   0},
+    [KEEPER_CLAIMED] = {sizeof(struct keeper_box),        1},
+    [KEEPER_READY] = {sizeof(struct keeper_box),        1},
+    [KEEPER_LIVE] = {sizeof(struct keeper_live),       1},
+    [KEEPER_ENDED] = {sizeof(struct keeper_ended),      0},
+    [KEEPER_GONE] = {sizeof(struct keeper_box),        0},
+    [KEEPER_STATE] = {sizeof(struct keeper_state),      0},
+    [KEEPER_WELCOME] = {sizeof(struct keeper_welcome),    0},
+    [KEEPER_DISKS] = {sizeof(struct keeper_disks),      0},
+    [KEEPER_USED] = {sizeof(struct keeper_used),       0},
+    [KEEPER_OK] = {sizeof(struct keeper_plain),      0},
+    [KEEPER_ERROR] = {sizeof(struct keeper_error),      0},
+    [KEEPER_DISK_DONE] = {sizeof(struct keeper_disk_done),  0},
+    [KEEPER_SPACED] = {sizeof(struct keeper_spaced),     0},
+    [KEEPER_DISKS_USED] = {sizeof(struct keeper_disks_used), 0},
 };
 
 // Common to both kinds of peer: 1 for a message, 0 for none yet, -1 for the end or a fault.
@@ -158,6 +260,8 @@ int keeper_recv(int sock, struct keeper_event *ret, int flags, struct err *err)
     int sound = (size_t)n == want->len && fds.n == want->n_fds;
     if (sound && type == KEEPER_DISKS)
         sound = ret->msg.disks.n <= KEEPER_DISKS_MAX;
+    if (sound && type == KEEPER_DISKS_USED)
+        sound = ret->msg.disks_used.n <= KEEPER_USED_MAX;
     if (!sound) {
         wire_fds_close(&fds);
         return err_set(err, ERR_INTERNAL, "the keeper sent nonsense");

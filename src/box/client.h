@@ -19,6 +19,7 @@ struct claim {
     struct box_limits limits;
     enum disk_kind disk_kind;
     uint64_t disk;
+    int durable; // fsync in the box shall mean it
 };
 
 // `id` is the caller's, above 0, and comes back in the answer. All: 0 or -1.
@@ -32,8 +33,34 @@ int keeper_send_destroy(int sock, uint32_t id, uint64_t box, struct err *err);
 int keeper_send_status(int sock, uint32_t id, struct err *err);
 int keeper_send_limit(int sock, uint32_t id, uint64_t box, const struct box_limits *limits,
                       struct err *err);
-int keeper_send_disk_drop(int sock, uint32_t id, uint64_t disk, struct err *err);
-int keeper_send_disk_list(int sock, uint32_t id, uint64_t above, struct err *err);
+int keeper_send_disk_drop(int sock, uint32_t id, struct disk_ref disk, struct err *err);
+// Those in that place with a higher number.
+int keeper_send_disk_list(int sock, uint32_t id, struct disk_ref above, struct err *err);
+// At most KEEPER_USED_MAX numbers.
+int keeper_send_disk_used(int sock, uint32_t id, enum disk_place place, const uint64_t *numbers,
+                          unsigned n, struct err *err);
+// `to` becomes a copy of `from`; keeper_disk_copy has what `bytes` and `box` are.
+struct copy_spec {
+    struct disk_ref from, to;
+    uint64_t bytes;
+    uint64_t box;
+};
+int keeper_send_disk_copy(int sock, uint32_t id, const struct copy_spec *spec, struct err *err);
+int keeper_send_disk_move(int sock, uint32_t id, struct disk_ref from, struct disk_ref to,
+                          struct err *err);
+int keeper_send_disk_count(int sock, uint32_t id, struct disk_ref disk, struct err *err);
+// cay-pack at work (wire/pack-msg.h). The descriptors stay the caller's; -1: nothing goes in there,
+// or what comes out is thrown away.
+struct work_spec {
+    struct disk_ref disk;
+    enum disk_work work;
+    const char *image;       // NULL where no tree is meant
+    const char *const *args; // ends with NULL
+    int fds[3];              // in, out, verdict
+};
+int keeper_send_disk_work(int sock, uint32_t id, const struct work_spec *spec, struct err *err);
+int keeper_send_disk_cancel(int sock, uint32_t id, struct err *err); // the id of the work
+int keeper_send_space(int sock, uint32_t id, struct err *err);
 int keeper_send_usage(int sock, uint32_t id, uint64_t box, struct err *err);
 // `listener` is the one that the box's guest has made (GUEST_LISTEN).
 int keeper_send_network(int sock, uint32_t id, uint64_t box, int listener, struct err *err);
@@ -57,6 +84,9 @@ struct keeper_event {
         struct keeper_welcome welcome;
         struct keeper_disks disks;
         struct keeper_used used;
+        struct keeper_disk_done copied;
+        struct keeper_spaced space;
+        struct keeper_disks_used disks_used;
     } msg;
     int guest; // with KEEPER_CLAIMED, KEEPER_READY and KEEPER_LIVE: the guest's socket, now the
                // caller's; else -1

@@ -122,6 +122,15 @@ static void set_limit(int which, uint64_t value)
         tool_die("set limits", errno);
 }
 
+// Or what there may be at all.
+static void set_files(uint64_t most)
+{
+    struct rlimit now;
+    if (getrlimit(RLIMIT_NOFILE, &now) < 0)
+        tool_die("look at limits", errno);
+    set_limit(RLIMIT_NOFILE, now.rlim_max < most ? now.rlim_max : most);
+}
+
 struct cell {
     const struct confined *confined;
     int target; // a detached mount, or -1
@@ -137,20 +146,40 @@ static void confine(const void *arg)
     set_limit(RLIMIT_CORE, 0);
     set_limit(RLIMIT_FSIZE, cell->confined->file_max);
     set_limit(RLIMIT_AS, UINT64_C(4) << 30); // decompressors may be asked for absurd windows
-    drop_to(cell->target < 0 ? 0 : own_files);
+    const struct confine_how *how = cell->confined->how;
+    if (how != NULL) {
+        set_files(how->files_max);
+        set_limit(RLIMIT_DATA, how->data_max);
+        drop_to(how->caps);
+    } else {
+        drop_to(cell->target < 0 ? 0 : own_files);
+    }
+}
+
+// Before the fork: the child's mount namespace would not own what the descriptor is of.
+static int make_target(const struct confined *confined)
+{
+    const struct confine_how *how = confined->how;
+    if (confined->target_fd < 0)
+        return -1;
+    if (how != NULL && how->is_mount) {
+        int fd = fcntl(confined->target_fd, F_DUPFD_CLOEXEC, 20);
+        return fd < 0 ? -errno : fd;
+    }
+    uint64_t read_only = how != NULL && how->is_read_only ? MOUNT_ATTR_RDONLY : 0;
+    return detached(confined->target_fd, "", MOUNT_ATTR_NOEXEC | read_only);
 }
 
 int confine_start(const struct confined *confined, struct err *err)
 {
     static const char *const envp[] = {"PATH=/usr/bin:/bin", "LC_ALL=C", NULL};
-    // Before the fork: the child's mount namespace would not own what the descriptor is of.
-    auto_fd target =
-        confined->target_fd < 0 ? -1 : detached(confined->target_fd, "", MOUNT_ATTR_NOEXEC);
+    auto_fd target = make_target(confined);
     if (confined->target_fd >= 0 && target < 0)
         return err_sys(err, -target, "set up a place to unpack in");
     const struct cell cell = {.confined = confined, .target = target};
     struct tool tool = {
         .argv = confined->argv,
+        .program = confined->how != NULL ? &confined->how->program : NULL,
         .envp = envp,
         .fds = {confined->fds[0], confined->fds[1], confined->fds[2]},
         .namespaces = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS,

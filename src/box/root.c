@@ -37,6 +37,15 @@ static int clone_tree(int fd, int userns, uint64_t attrs, int *plain)
     return TAKE_FD(tree);
 }
 
+// The same, as a layer of a root.
+static int clone_layer(struct root *root, int fd, int userns, uint64_t attrs, int *plain)
+{
+    int tree = clone_tree(fd, userns, attrs, plain);
+    if (tree >= 0)
+        root->layers[root->n_layers++] = tree;
+    return tree;
+}
+
 // --- overlay ---
 
 int root_attach_layers;
@@ -129,6 +138,11 @@ static int finish_overlay(int fs, int r)
     // No id of its own on the disk: it would only cost a write. Kernels before 6.6 have none
     // anyway.
     (void)fsconfig(fs, FSCONFIG_SET_STRING, "uuid", "null", 0);
+    // Whatever the machine's default is: a disk must make sense without what it lay over, or it
+    // could not be packed.
+    if (fsconfig(fs, FSCONFIG_SET_STRING, "redirect_dir", "off", 0) < 0 ||
+        fsconfig(fs, FSCONFIG_SET_STRING, "metacopy", "off", 0) < 0)
+        return -errno;
     if (fsconfig(fs, FSCONFIG_SET_STRING, "source", "cay", 0) < 0 ||
         fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
         return -errno;
@@ -195,7 +209,7 @@ static int make_trees(const struct image *image, int lower, int userns, struct r
 {
     for (unsigned i = 0; i < image->n_binds; i++) {
         const struct image_bind *bind = &image->binds[i];
-        auto_fd tree = clone_tree(bind->fd, userns, MOUNT_ATTR_RDONLY, &root->plain);
+        int tree = clone_layer(root, bind->fd, userns, MOUNT_ATTR_RDONLY, &root->plain);
         int fd = tree < 0 ? tree : attach(tree, "tree");
         if (fd == 0)
             fd = mount_tree(tree, lower, bind->target);
@@ -210,7 +224,7 @@ static int make_trees(const struct image *image, int lower, int userns, struct r
 
 static int make_all(const struct image *image, int disk, int userns, int durable, struct root *root)
 {
-    auto_fd lower = clone_tree(image->root_fd, userns, MOUNT_ATTR_RDONLY, &root->plain);
+    int lower = clone_layer(root, image->root_fd, userns, MOUNT_ATTR_RDONLY, &root->plain);
     if (lower < 0)
         return lower;
     int r = attach(lower, "lower");
@@ -243,9 +257,11 @@ int root_make(const struct image *image, const struct root_disk *disk, int usern
 {
     struct root root = {.overlay = -1};
     int failed = 0;
-    auto_fd shifted = disk->idmap ? clone_tree(disk->fd, userns, 0, &failed) : -1;
-    if (disk->idmap && (shifted < 0 || failed))
+    int shifted = disk->idmap ? clone_layer(&root, disk->fd, userns, 0, &failed) : -1;
+    if (disk->idmap && (shifted < 0 || failed)) {
+        root_done(&root);
         return err_sys(err, shifted < 0 ? -shifted : EOPNOTSUPP, "idmap the disk of a box");
+    }
     int r = make_all_as(host_uid, image, disk->idmap ? shifted : disk->fd, userns, disk->durable,
                         &root);
     if (r < 0) {
@@ -256,11 +272,70 @@ int root_make(const struct image *image, const struct root_disk *disk, int usern
     return 0;
 }
 
+// --- a view for others ---
+
+static int clone_plain(int fd, uint64_t attrs)
+{
+    auto_fd tree = open_tree(fd, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+    struct mount_attr attr = {.attr_set = attrs};
+    if (tree < 0 || (attrs != 0 && mount_setattr(tree, "", AT_EMPTY_PATH, &attr, sizeof attr) < 0))
+        return -errno;
+    return TAKE_FD(tree);
+}
+
+// What was written lies over the image, which must be two layers, as there is no upper one.
+static int mount_read_only(int lower, int disk)
+{
+    auto_fd fs = fsopen("overlay", FSOPEN_CLOEXEC);
+    const struct layer layers[] = {
+        {"lowerdir+", NULL, disk,  "disk",  "up"},
+        {"lowerdir+", NULL, lower, "lower", "." },
+    };
+    int r = fs < 0 ? -errno : 0;
+    if (r == 0 && root_attach_layers)
+        r = fsconfig(fs, FSCONFIG_SET_STRING, "lowerdir",
+                     LAYER_DIR "/disk/up:" LAYER_DIR "/lower/.", 0) < 0
+                ? -errno
+                : 0;
+    else if (r == 0)
+        r = set_layers(fs, layers, 2);
+    return finish_overlay(fs, r);
+}
+
+static int mount_view(const struct image *image, int lower, int disk, int writable)
+{
+    if (writable)
+        return mount_root(lower, disk, 0);
+    // A disk that no box has used yet has nothing on it.
+    if (faccessat(disk, "up", F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+        return clone_plain(image->root_fd,
+                           MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+    return mount_read_only(lower, disk);
+}
+
+int root_view(const struct image *image, int disk_fd, int writable, struct err *err)
+{
+    auto_fd lower = clone_plain(image->root_fd, MOUNT_ATTR_RDONLY);
+    auto_fd disk = clone_plain(disk_fd, writable ? 0 : MOUNT_ATTR_RDONLY);
+    int r = lower < 0 ? lower : disk < 0 ? disk : attach(lower, "lower");
+    if (r == 0)
+        r = attach(disk, "disk");
+    auto_fd view = r < 0 ? r : mount_view(image, lower, disk, writable);
+    detach("disk");
+    detach("lower");
+    struct mount_attr attr = {.attr_set = MOUNT_ATTR_NOEXEC};
+    if (view >= 0 && mount_setattr(view, "", AT_EMPTY_PATH, &attr, sizeof attr) < 0)
+        return err_sys(err, errno, "mount a disk and its image");
+    return view < 0 ? err_sys(err, -view, "mount a disk and its image") : TAKE_FD(view);
+}
+
 void root_done(struct root *root)
 {
     fd_close(root->overlay);
     root->overlay = -1;
     for (unsigned i = 0; i < root->n_binds; i++)
         fd_close(root->binds[i]);
-    root->n_binds = 0;
+    for (unsigned i = 0; i < root->n_layers; i++)
+        fd_close(root->layers[i]);
+    root->n_binds = root->n_layers = 0;
 }

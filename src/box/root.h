@@ -17,6 +17,10 @@ struct root {
     int binds[GUEST_BINDS_MAX];
     const char *targets[GUEST_BINDS_MAX]; // the image's
     int plain; // idmapping failed: the image shows the host's ids as nobody
+    // The shifted trees that the overlays were made of. These have references of their own, but
+    // letting go of a mount takes the kernel a while, so that is left to root_done.
+    unsigned n_layers;
+    int layers[GUEST_BINDS_MAX + 2];
 };
 
 struct root_disk {
@@ -29,7 +33,12 @@ struct root_disk {
 // the disk as needed.
 int root_make(const struct image *image, const struct root_disk *disk, int userns,
               uint32_t host_uid, struct root *ret, struct err *err);
-void root_done(struct root *root);
+void root_done(struct root *root); // when the box has been sent it: nobody waits any more
+
+// Image and disk as a box would see them, but with the ids that they hold, as one detached mount:
+// for the programs that pack and unpack. Nothing can be executed there. Without the image's further
+// trees.
+int root_view(const struct image *image, int disk_fd, int writable, struct err *err);
 
 // Linux takes an overlay's layers as descriptors of detached mounts from 6.15 on. Before that they
 // must be named by paths in the caller's mount namespace, so root_make hangs them below /run/cay

@@ -53,6 +53,8 @@ static void take_signals(void)
 static _Noreturn void child(const struct tool *tool, int parent)
 {
     parent = fcntl(parent, F_DUPFD_CLOEXEC, 20);
+    // Out of the way of 0, 1 and 2.
+    int program = tool->program != NULL ? fcntl(*tool->program, F_DUPFD_CLOEXEC, 20) : -1;
     take_descriptors(tool);
     take_signals();
     if (tool->setup != NULL)
@@ -66,6 +68,10 @@ static _Noreturn void child(const struct tool *tool, int parent)
     // execvp does not change what the strings hold; its type is older than const. It looks in the
     // PATH of `environ`, as execvpe does too, whatever it is given.
     environ = (char **)(uintptr_t)tool->envp;
+    if (tool->program != NULL) {
+        (void)syscall(SYS_execveat, program, "", tool->argv, tool->envp, AT_EMPTY_PATH);
+        tool_die(tool->argv[0], errno);
+    }
     (void)execvp(tool->argv[0], (char *const *)(uintptr_t)tool->argv);
     tool_die(tool->argv[0], errno);
 }

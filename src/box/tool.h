@@ -19,6 +19,7 @@ enum {
 
 struct tool {
     const char *const *argv; // argv[0] is looked up in PATH
+    const int *program;      // or this file is executed, by its descriptor
     const char *const *envp;
     int fds[3];          // become 0, 1 and 2; -1 is /dev/null. The caller keeps its own.
     uint64_t namespaces; // CLONE_NEW*

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
-#include <linux/btrfs.h>
-#include <linux/btrfs_tree.h>
 #include <linux/loop.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,23 +14,10 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "base/weaken.h"
-#include "box/disk.h"
 #include "box/tool.h"
-
-#ifndef BTRFS_QUOTA_CTL_ENABLE_SIMPLE_QUOTA
-#    define BTRFS_QUOTA_CTL_ENABLE_SIMPLE_QUOTA 4 // Linux 6.7
-#endif
+#include "box/volume-internal.h"
 
 enum { HOST_SPARE_BYTES = 256 * 1024 * 1024 }; // the host's own file system keeps at least this
-
-struct volume {
-    int file; // locked: one keeper per data directory
-    int mnt;  // detached: a place, and what keeps it mounted
-    int root; // its top directory, opened for ioctls
-    int blank, kept;
-    uint8_t fsid[BTRFS_FSID_SIZE];
-};
 
 // --- making and mounting ---
 
@@ -51,10 +34,14 @@ static int check_host_space(int data_fd, struct err *err)
     return 0;
 }
 
+// Small tree blocks: a snapshot copies the top block of a disk's tree and counts one more reference
+// to everything that this names. Where the whole tree is one block of 16 KiB, as of a disk with a
+// few large files, these are all its extents; with 4 KiB they are blocks below, and few. A commit
+// writes a quarter, too.
 static int run_mkfs(const char *path, struct err *err)
 {
     static const char *const envp[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", NULL};
-    const char *const argv[] = {"mkfs.btrfs", "-q", "-f", "-K", path, NULL};
+    const char *const argv[] = {"mkfs.btrfs", "-q", "-f", "-K", "-n", "4096", path, NULL};
     struct tool tool = {
         .argv = argv, .envp = envp, .fds = {-1, -1, -1}
     };
@@ -161,231 +148,29 @@ static int mount_volume(int file, struct err *err)
     return fd < 0 ? err_sys(err, errno, "mount the volume") : fd;
 }
 
-static int enable_quota(int root, struct err *err)
-{
-    struct btrfs_ioctl_quota_ctl_args args = {.cmd = BTRFS_QUOTA_CTL_ENABLE_SIMPLE_QUOTA};
-    if (ioctl(root, BTRFS_IOC_QUOTA_CTL, &args) == 0 || errno == EEXIST)
-        return 0;
-    args.cmd = BTRFS_QUOTA_CTL_ENABLE; // before Linux 6.7
-    if (ioctl(root, BTRFS_IOC_QUOTA_CTL, &args) == 0 || errno == EEXIST)
-        return 0;
-    return err_sys(err, errno, "enable quotas on the volume");
-}
-
-static int open_dir(int root, const char *name, struct err *err)
-{
-    if (mkdirat(root, name, 0700) < 0 && errno != EEXIST)
-        return err_sys(err, errno, "make '%s' on the volume", name);
-    int fd = openat(root, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    return fd < 0 ? err_sys(err, errno, "open '%s' on the volume", name) : fd;
-}
-
-// --- disks ---
-
-// Makes or removes the subvolume `name` of a directory.
-static int name_ioctl(int dir, unsigned long what, const char *name)
-{
-    struct btrfs_ioctl_vol_args args = {0};
-    (void)snprintf(args.name, sizeof args.name, "%s", name);
-    return ioctl(dir, (int)what, &args); // musl takes an int, and the kernel 32 bits
-}
-
-static int drop(int dir, uint64_t number, struct err *err)
-{
-    char name[24];
-    (void)snprintf(name, sizeof name, "%" PRIu64, number);
-    if (name_ioctl(dir, BTRFS_IOC_SNAP_DESTROY, name) < 0 && errno != ENOENT)
-        return err_sys(err, errno, "remove disk %s", name);
-    return 0;
-}
-
-static int sweep_blank(int blank, struct err *err)
-{
-    DIR *dir = fdopendir(fcntl(blank, F_DUPFD_CLOEXEC, 3));
-    if (dir == NULL)
-        return err_sys(err, errno, "list disks");
-    int r = 0;
-    for (struct dirent *e; r == 0 && (e = readdir(dir)) != NULL;) {
-        if (e->d_name[0] != '.')
-            r = drop(blank, strtoull(e->d_name, NULL, 10), err);
-    }
-    (void)closedir(dir);
-    return r;
-}
-
-// Asked of the volume's top: on the disk itself the kernel has no room for it when that is full.
-int volume_limit(struct volume *v, int disk_fd, uint64_t bytes, struct err *err)
-{
-    struct btrfs_ioctl_ino_lookup_args lookup = {.objectid = BTRFS_FIRST_FREE_OBJECTID};
-    if (ioctl(disk_fd, BTRFS_IOC_INO_LOOKUP, &lookup) < 0)
-        return err_sys(err, errno, "look up a disk");
-    struct btrfs_ioctl_qgroup_limit_args args = {
-        .qgroupid = lookup.treeid,
-        .lim = {.flags = BTRFS_QGROUP_LIMIT_MAX_RFER, .max_rfer = bytes},
-    };
-    if (!weaken(WEAKEN_DISK) && ioctl(v->root, BTRFS_IOC_QGROUP_LIMIT, &args) < 0)
-        return err_sys(err, errno, "limit a disk to %" PRIu64 " bytes", bytes);
-    return 0;
-}
-
-static int open_limited(struct volume *v, int dir, const char *name, uint64_t bytes,
-                        struct err *err)
-{
-    auto_fd fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0)
-        return err_sys(err, errno, "open disk %s", name);
-    return volume_limit(v, fd, bytes, err) < 0 ? -1 : TAKE_FD(fd);
-}
-
-int volume_make_blank(struct volume *v, uint64_t number, uint64_t bytes, struct err *err)
-{
-    char name[24];
-    (void)snprintf(name, sizeof name, "%" PRIu64, number);
-    if (name_ioctl(v->blank, BTRFS_IOC_SUBVOL_CREATE, name) < 0)
-        return err_sys(err, errno, "make disk %s", name);
-    return open_limited(v, v->blank, name, bytes, err);
-}
-
-int volume_open_kept(struct volume *v, uint64_t number, uint64_t bytes, struct err *err)
-{
-    char name[24];
-    (void)snprintf(name, sizeof name, "%" PRIu64, number);
-    if (faccessat(v->kept, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0 &&
-        name_ioctl(v->kept, BTRFS_IOC_SUBVOL_CREATE, name) < 0)
-        return err_sys(err, errno, "make disk %s", name);
-    return open_limited(v, v->kept, name, bytes, err);
-}
-
-int volume_open_disk(struct volume *v, int kept, uint64_t number, struct err *err)
-{
-    char name[24];
-    (void)snprintf(name, sizeof name, "%" PRIu64, number);
-    int fd =
-        openat(kept ? v->kept : v->blank, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    return fd < 0 ? err_sys(err, errno, "open disk %s", name) : fd;
-}
-
-int volume_keep_blank(struct volume *v, uint64_t number, uint64_t kept, struct err *err)
-{
-    char from[24], to[24];
-    (void)snprintf(from, sizeof from, "%" PRIu64, number);
-    (void)snprintf(to, sizeof to, "%" PRIu64, kept);
-    if (renameat2(v->blank, from, v->kept, to, RENAME_NOREPLACE) == 0)
-        return 0;
-    if (errno == EEXIST)
-        return err_set(err, ERR_CONFLICT, "disk %s exists", to);
-    return err_sys(err, errno, "keep disk %s", to);
-}
-
-int volume_drop_blank(struct volume *v, uint64_t number, struct err *err)
-{
-    return drop(v->blank, number, err);
-}
-
-int volume_drop_kept(struct volume *v, uint64_t number, struct err *err)
-{
-    return drop(v->kept, number, err);
-}
-
-static int compare_numbers(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
-}
-
-// All numbers above one, sorted. The caller frees them.
-static int read_numbers(DIR *dir, uint64_t above, uint64_t **ret)
-{
-    size_t n = 0, room = 0;
-    uint64_t *numbers = NULL;
-    for (struct dirent *e; (e = readdir(dir)) != NULL;) {
-        char *end;
-        uint64_t number = strtoull(e->d_name, &end, 10);
-        if (e->d_name[0] == '.' || *end != '\0' || number <= above)
-            continue;
-        if (n == room) {
-            room = room > 0 ? room * 2 : 256;
-            uint64_t *more = reallocarray(numbers, room, sizeof *numbers);
-            if (more == NULL) {
-                free(numbers);
-                return -ENOMEM;
-            }
-            numbers = more;
-        }
-        numbers[n++] = number;
-    }
-    if (n > 0)
-        qsort(numbers, n, sizeof *numbers, compare_numbers);
-    *ret = numbers;
-    return n < INT32_MAX ? (int)n : INT32_MAX;
-}
-
-int volume_list_kept(struct volume *v, uint64_t above, uint64_t *ret, unsigned max, struct err *err)
-{
-    int fd = openat(v->kept, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-    if (dir == NULL) {
-        fd_close(fd);
-        return err_sys(err, errno, "list disks");
-    }
-    uint64_t *numbers = NULL;
-    int n = read_numbers(dir, above, &numbers);
-    (void)closedir(dir);
-    if (n < 0)
-        return err_sys(err, -n, "list disks");
-    n = (unsigned)n < max ? n : (int)max;
-    if (n > 0)
-        memcpy(ret, numbers, (size_t)n * sizeof *ret);
-    free(numbers);
-    return n;
-}
-
-// The kernel's directory about a disk's quota.
-static int open_qgroup(struct volume *v, int disk_fd)
-{
-    struct btrfs_ioctl_ino_lookup_args lookup = {.objectid = BTRFS_FIRST_FREE_OBJECTID};
-    if (ioctl(disk_fd, BTRFS_IOC_INO_LOOKUP, &lookup) < 0)
-        return -1;
-    char path[128], *p = path, *end = path + sizeof path;
-    p += snprintf(p, (size_t)(end - p), "/sys/fs/btrfs/");
-    for (int i = 0; i < BTRFS_FSID_SIZE; i++) {
-        const char *dash = i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "";
-        p += snprintf(p, (size_t)(end - p), "%s%02x", dash, v->fsid[i]);
-    }
-    (void)snprintf(p, (size_t)(end - p), "/qgroups/0_%llu", (unsigned long long)lookup.treeid);
-    return open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-}
-
-int volume_gauges(struct volume *v, int disk_fd, int ret_fds[2])
-{
-    auto_fd dir = open_qgroup(v, disk_fd);
-    if (dir < 0)
-        return -1;
-    auto_fd used = openat(dir, "referenced", O_RDONLY | O_CLOEXEC);
-    auto_fd max = openat(dir, "max_referenced", O_RDONLY | O_CLOEXEC);
-    if (used < 0 || max < 0)
-        return -1;
-    ret_fds[0] = TAKE_FD(used);
-    ret_fds[1] = TAKE_FD(max);
-    return 0;
-}
-
-static uint64_t read_number(int dir, const char *file)
-{
-    char text[32];
-    return fd_read_file(dir, file, text, sizeof text) > 0 ? strtoull(text, NULL, 10) : 0;
-}
-
-// What was written, and what is about to be: the first alone lags behind by up to half a minute.
-uint64_t volume_used(struct volume *v, int kept, uint64_t number)
-{
-    struct err ignored;
-    auto_fd fd = volume_open_disk(v, kept, number, &ignored);
-    auto_fd dir = fd < 0 ? -1 : open_qgroup(v, fd);
-    return dir < 0 ? 0 : read_number(dir, "referenced") + read_number(dir, "rsv_data");
-}
-
 // --- the volume as a whole ---
+
+// Those that are for many at once have shards.
+static int open_places(struct volume *v, struct err *err)
+{
+    const struct {
+        const char *name;
+        int *fd;
+        int sharded;
+    } places[] = {
+        {"blank",  &v->blank,  0},
+        {"kept",   &v->kept,   0},
+        {"snaps",  &v->snaps,  1},
+        {"making", &v->making, 1},
+        {"forge",  &v->forge,  1},
+    };
+    for (unsigned i = 0; i < sizeof places / sizeof *places; i++) {
+        *places[i].fd = volume_open_dir(v->root, places[i].name, err);
+        if (*places[i].fd < 0 || (places[i].sharded && volume_make_shards(*places[i].fd, err) < 0))
+            return -1;
+    }
+    return 0;
+}
 
 static int open_inside(struct volume *v, struct err *err)
 {
@@ -393,14 +178,12 @@ static int open_inside(struct volume *v, struct err *err)
     v->root = openat(v->mnt, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (v->root < 0)
         return err_sys(err, errno, "open the volume");
-    if (enable_quota(v->root, err) < 0)
+    if (volume_enable_quota(v, err) < 0)
         return -1;
-    if (ioctl(v->root, BTRFS_IOC_FS_INFO, &info) < 0)
+    if (volume_ioctl(v->root, BTRFS_IOC_FS_INFO, &info) < 0)
         return err_sys(err, errno, "look at the volume");
     memcpy(v->fsid, info.fsid, sizeof v->fsid);
-    v->blank = open_dir(v->root, "blank", err);
-    v->kept = v->blank < 0 ? -1 : open_dir(v->root, "kept", err);
-    return v->kept < 0 ? -1 : 0;
+    return open_places(v, err) < 0 ? -1 : volume_gather(v, err);
 }
 
 static struct volume *new_volume(struct err *err)
@@ -409,7 +192,16 @@ static struct volume *new_volume(struct err *err)
     if (v == NULL)
         (void)err_sys(err, ENOMEM, "volume");
     else
-        *v = (struct volume){.file = -1, .mnt = -1, .root = -1, .blank = -1, .kept = -1};
+        *v = (struct volume){
+            .file = -1,
+            .mnt = -1,
+            .root = -1,
+            .blank = -1,
+            .kept = -1,
+            .snaps = -1,
+            .making = -1,
+            .forge = -1,
+        };
     return v;
 }
 
@@ -420,7 +212,8 @@ int volume_open(int data_fd, uint64_t bytes, struct volume **ret, struct err *er
         return -1;
     v->file = open_file(data_fd, bytes, err);
     v->mnt = v->file < 0 ? -1 : mount_volume(v->file, err);
-    if (v->mnt < 0 || open_inside(v, err) < 0 || sweep_blank(v->blank, err) < 0) {
+    if (v->mnt < 0 || open_inside(v, err) < 0 || volume_sweep_blank(v, err) < 0 ||
+        volume_sweep(v, err) < 0) {
         volume_free(v);
         return -1;
     }
@@ -450,12 +243,20 @@ int volume_adopt(const int fds[2], struct volume **ret, struct err *err)
     return 0;
 }
 
+int volume_write_down(struct volume *v, struct err *err)
+{
+    return syncfs(v->root) < 0 ? err_sys(err, errno, "write the volume down") : 0;
+}
+
 void volume_free(struct volume *v)
 {
     if (v == NULL)
         return;
     fd_close(v->blank);
     fd_close(v->kept);
+    fd_close(v->snaps);
+    fd_close(v->making);
+    fd_close(v->forge);
     fd_close(v->root);
     fd_close(v->mnt);
     fd_close(v->file);

@@ -25,6 +25,7 @@ extern const struct command cli_commands[]; // main.c; ends with a name of NULL
 #define GROUP_BOXES     "boxes"
 #define GROUP_SERVER    "the server"
 #define GROUP_SANDBOXES "sandboxes"
+#define GROUP_STATE     "what stays of them"
 
 int cmd_run(int argc, char **argv);
 int cmd_image(int argc, char **argv);
@@ -33,6 +34,7 @@ int cmd_serve(int argc, char **argv);
 int cmd_upgrade(int argc, char **argv);
 int cmd_token(int argc, char **argv);
 int cmd_secret(int argc, char **argv);
+int cmd_init(int argc, char **argv);
 int cmd_completion(int argc, char **argv);
 int cmd_monitor(int argc, char **argv);
 int cmd_create(int argc, char **argv);
@@ -56,6 +58,19 @@ int cmd_cat(int argc, char **argv);
 int cmd_write(int argc, char **argv);
 int cmd_find(int argc, char **argv);
 int cmd_rm(int argc, char **argv);
+int cmd_snapshot(int argc, char **argv);
+int cmd_snapshots(int argc, char **argv);
+int cmd_rollback(int argc, char **argv);
+int cmd_fork(int argc, char **argv);
+int cmd_sync(int argc, char **argv);
+int cmd_stored(int argc, char **argv);
+int cmd_backup(int argc, char **argv);
+int cmd_backups(int argc, char **argv);
+int cmd_restore(int argc, char **argv);
+int cmd_export(int argc, char **argv);
+int cmd_import(int argc, char **argv);
+int cmd_archive(int argc, char **argv);
+int cmd_du(int argc, char **argv);
 
 // Commands of a command: `cay token ls`.
 struct command_group {

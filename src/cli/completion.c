@@ -141,26 +141,44 @@ static unsigned find_subs(const char *help, char ret[SUBS_MAX][32])
 
 // -- the script
 
-// Which words of a command are names: of a sandbox, and then of a process.
-static const char *words_of(const struct command *command)
+// Which words of a command are names: of a sandbox, and then of something that it has.
+static const char *words_of(const char *command)
 {
     static const struct {
         const char *name, *words;
     } table[] = {
-        {"kill",   "sandbox process"},
-        {"logs",   "sandbox process"},
-        {"exec",   "sandbox"        },
-        {"info",   "sandbox"        },
-        {"shell",  "sandbox"        },
-        {"ps",     "sandbox"        },
-        {"events", "sandbox"        },
-        {"stats",  "sandboxes"      },
-        {"sleep",  "sandboxes"      },
-        {"wake",   "sandboxes"      },
-        {"rm",     "sandboxes"      },
+        {"archive",     "sandboxes"        },
+        {"backup",      "sandbox"          },
+        {"backup rm",   "backups"          },
+        {"backups",     "sandbox"          },
+        {"events",      "sandbox"          },
+        {"exec",        "sandbox"          },
+        {"export",      "sandbox"          },
+        {"fork",        "sandbox"          },
+        {"import",      "sandbox"          },
+        {"info",        "sandbox"          },
+        {"init",        "template"         },
+        {"kill",        "sandbox process"  },
+        {"logs",        "sandbox process"  },
+        {"ps",          "sandbox"          },
+        {"restore",     "sandbox backup"   },
+        {"rm",          "sandboxes"        },
+        {"rollback",    "sandbox snapshot" },
+        {"shell",       "sandbox"          },
+        {"sleep",       "sandboxes"        },
+        {"snapshot",    "sandbox"          },
+        {"snapshot rm", "sandbox snapshots"},
+        {"snapshots",   "sandbox"          },
+        {"stats",       "sandboxes"        },
+        {"stored get",  "sandbox"          },
+        {"stored ls",   "sandbox"          },
+        {"stored put",  "sandbox"          },
+        {"stored rm",   "sandbox"          },
+        {"sync",        "sandbox"          },
+        {"wake",        "sandboxes"        },
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        if (strcmp(table[i].name, command->name) == 0)
+        if (strcmp(table[i].name, command) == 0)
             return table[i].words;
     }
     return "";
@@ -169,13 +187,15 @@ static const char *words_of(const struct command *command)
 static int print_entry(const struct command *command, const char *sub, const char *subs,
                        struct buf *help)
 {
+    char name[80];
     auto_buf flags, with_value;
     buf_init(&flags, HELP_MAX);
     buf_init(&with_value, HELP_MAX);
     find_flags(buf_str(help), &flags, &with_value);
-    (void)printf("    '%s%s%s') flags='%s' values='%s' subs='%s' words='%s' ;;\n", command->name,
-                 sub != NULL ? " " : "", sub != NULL ? sub : "", buf_str(&flags),
-                 buf_str(&with_value), subs, sub == NULL ? words_of(command) : "");
+    (void)snprintf(name, sizeof name, "%s%s%s", command->name, sub != NULL ? " " : "",
+                   sub != NULL ? sub : "");
+    (void)printf("    '%s') flags='%s' values='%s' subs='%s' words='%s' ;;\n", name,
+                 buf_str(&flags), buf_str(&with_value), subs, words_of(name));
     return 0;
 }
 
@@ -227,7 +247,7 @@ static const char script_end[] =
     "        elif [[ -z $command ]]; then\n"
     "            command=$word\n"
     "            _cay_command \"$command\"\n"
-    "        elif [[ \" $subs \" == *\" $word \"* ]]; then\n"
+    "        elif [[ ${#names[@]} -eq 0 && \" $subs \" == *\" $word \"* ]]; then\n"
     "            command+=\" $word\"\n"
     "            _cay_command \"$command\"\n"
     "        elif [[ $word == -- ]]; then\n"
@@ -245,12 +265,19 @@ static const char script_end[] =
     "        COMPREPLY=($(compgen -W \"$commands --help --version\" -- \"$cur\"))\n"
     "    elif [[ -n $subs && ${#names[@]} -eq 0 && $cur != -* ]]; then\n"
     "        COMPREPLY=($(compgen -W \"$subs\" -- \"$cur\"))\n"
+    "        if [[ $words == sandbox* ]]; then _cay_names ls; fi\n"
     "    elif [[ $cur == -* ]]; then\n"
     "        COMPREPLY=($(compgen -W \"$flags\" -- \"$cur\"))\n"
     "    elif [[ $words == sandboxes || ( $words == sandbox* && ${#names[@]} -eq 0 ) ]]; then\n"
     "        _cay_names ls\n"
+    "    elif [[ $words == template && ${#names[@]} -eq 0 ]]; then\n"
+    "        _cay_names init\n"
     "    elif [[ $words == *process && ${#names[@]} -eq 1 ]]; then\n"
     "        _cay_names ps \"${names[0]}\"\n"
+    "    elif [[ $words == *snapshots || ( $words == *snapshot && ${#names[@]} -eq 1 ) ]]; then\n"
+    "        _cay_names snapshots \"${names[0]}\"\n"
+    "    elif [[ $words == *backups || ( $words == *backup && ${#names[@]} -eq 1 ) ]]; then\n"
+    "        _cay_names backups\n"
     "    else\n"
     "        compopt -o default\n"
     "    fi\n"

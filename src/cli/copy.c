@@ -128,7 +128,7 @@ int copy_upload(struct remote *remote, const struct upload *upload, struct answe
     off_t at = is_file ? lseek(upload->fd, 0, SEEK_CUR) : 0;
     uint64_t left = is_file && at >= 0 && st.st_size > at ? (uint64_t)(st.st_size - at) : 0;
     const struct http_call call = {
-        .method = "PUT",
+        .method = upload->method != NULL ? upload->method : "PUT",
         .target = upload->target,
         .content_type = upload->type,
         .if_none = upload->is_new ? "*" : NULL,

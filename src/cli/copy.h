@@ -31,8 +31,9 @@ void progress_begin(struct progress *progress, bool on, int64_t total);
 void progress_add(struct progress *progress, uint64_t bytes);
 void progress_end(struct progress *progress);
 
-// PUT of what comes from `fd`. The answer is JSON.
+// What comes from `fd`, as a request's body. The answer is JSON.
 struct upload {
+    const char *method; // NULL: PUT
     const char *target;
     const char *type; // media type
     int fd;

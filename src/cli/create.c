@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "cli/body.h"
 #include "cli/cli.h"
 #include "cli/remote.h"
 
@@ -25,26 +26,36 @@ enum create_flag {
     FLAG_DESTROY_AFTER,
     FLAG_BUDGET_USD,
     FLAG_BUDGET_TOKENS,
+    FLAG_SNAPSHOT,
+    FLAG_RESTORE,
+    FLAG_SYNC,
+    FLAG_DURABLE,
+    FLAG_ARCHIVE_AFTER,
 };
 
 static const struct opt opts[] = {
-    {"image",         'i', "NAME", "what it stands on ('cay image ls' on the server)",      "the server's"},
-    {"memory",        'm', "SIZE", "most memory",                                           "the server's"},
-    {"cpus",          'c', "N",    "most processor time, in cores; 0.5 is half of one",     "the server's"},
-    {"pids",          'p', "N",    "most processes and threads",                            "the server's"},
-    {"disk",          'd', "SIZE", "most that its files may take",                          "the server's"},
-    {"env",           'e', "K=V",  "a variable of all its programs; K alone takes ours",    NULL          },
-    {"label",         'l', "K=V",  "a label to find it by; may be repeated",                NULL          },
+    {"image",         'i', "NAME", "what it stands on ('cay image ls' on the server)",                "the server's"},
+    {"memory",        'm', "SIZE", "most memory",                                                     "the server's"},
+    {"cpus",          'c', "N",    "most processor time, in cores; 0.5 is half of one",               "the server's"},
+    {"pids",          'p', "N",    "most processes and threads",                                      "the server's"},
+    {"disk",          'd', "SIZE", "most that its files may take",                                    "the server's"},
+    {"env",           'e', "K=V",  "a variable of all its programs; K alone takes ours",              NULL          },
+    {"label",         'l', "K=V",  "a label to find it by; may be repeated",                          NULL          },
     {"sleep-after",   0,   "TIME", "without use for this long it sleeps (30s, 10m, 1h)",
-     "the server's"                                                                                       },
-    {"keep-alive",    0,   NULL,   "never let it sleep",                                    NULL          },
-    {"ephemeral",     0,   NULL,   "its files go when it sleeps",                           NULL          },
-    {"allow",         0,   "HOST", "it may reach this host (*.x.org:443); may be repeated", NULL          },
-    {"internet",      0,   NULL,   "it may reach all but private networks",                 NULL          },
-    {"secret",        0,   "NAME", "it may use this secret; may be repeated",               NULL          },
-    {"destroy-after", 0,   "TIME", "without use for this long it is destroyed (12h, 7d)",   "never"       },
-    {"budget-usd",    0,   "USD",  "most dollars that it may spend on models",              "any"         },
-    {"budget-tokens", 0,   "N",    "most tokens that it may spend on models",               "any"         },
+     "the server's"                                                                                                 },
+    {"keep-alive",    0,   NULL,   "never let it sleep",                                              NULL          },
+    {"ephemeral",     0,   NULL,   "its files go when it sleeps",                                     NULL          },
+    {"allow",         0,   "HOST", "it may reach this host (*.x.org:443); may be repeated",           NULL          },
+    {"internet",      0,   NULL,   "it may reach all but private networks",                           NULL          },
+    {"secret",        0,   "NAME", "it may use this secret; may be repeated",                         NULL          },
+    {"destroy-after", 0,   "TIME", "without use for this long it is destroyed (12h, 7d)",             "never"       },
+    {"budget-usd",    0,   "USD",  "most dollars that it may spend on models",                        "any"         },
+    {"budget-tokens", 0,   "N",    "most tokens that it may spend on models",                         "any"         },
+    {"snapshot",      0,   "SNAP", "it begins with the files of this snapshot of another",            NULL          },
+    {"restore",       0,   NULL,   "it begins with the files that are stored under its id",           NULL          },
+    {"sync",          0,   NULL,   "its workspace goes to the store whenever it falls asleep",        NULL          },
+    {"durable",       0,   NULL,   "fsync in it reaches the disk, for what must outlive a power cut", NULL          },
+    {"archive-after", 0,   "TIME", "asleep for this long, its disk goes to the store (7d)",           "never"       },
     REMOTE_OPTS,
 };
 
@@ -57,34 +68,22 @@ static const struct opt_spec spec = {
     .n_opts = sizeof opts / sizeof *opts,
     .more = "Examples:\n"
             "  cay create build --memory 2g --cpus 2 --label team=web\n"
+            "  cay create notes --sync --restore      # the files of a 'notes' that was\n"
             "  cay create agent --allow pypi.org --allow '*.pythonhosted.org' --secret github\n"
             "  id=$(cay create) && cay exec $id -- python3 -c 'print(6 * 7)' && cay rm $id",
-};
-
-struct names {
-    const char *items[256]; // as many as the server takes
-    size_t n;
 };
 
 struct create {
     const char *image;
     uint64_t memory, disk, pids;
     uint32_t cpu_milli;
-    const char *sleep_after, *destroy_after;
+    const char *sleep_after, *destroy_after, *archive_after, *snapshot;
     double budget_usd;
     uint64_t budget_tokens;
-    bool keep_alive, ephemeral, internet;
+    bool keep_alive, ephemeral, internet, restore, sync, durable;
     struct pairs env, labels;
     struct names allow, secrets;
 };
-
-static int names_add(struct names *names, const char *name, struct err *err)
-{
-    if (names->n == sizeof names->items / sizeof *names->items)
-        return err_set(err, ERR_INVALID, "'%.80s' is one too many", name);
-    names->items[names->n++] = name;
-    return 0;
-}
 
 // "1.5", "$0.25".
 static int parse_usd(const char *text, double *ret, struct err *err)
@@ -159,54 +158,33 @@ static int take_flag(void *data, unsigned flag, const char *value, struct err *e
         return parse_usd(value, &c->budget_usd, err);
     case FLAG_BUDGET_TOKENS:
         return parse_u64(value, 1, UINT64_C(1000000000000), &c->budget_tokens, err);
+    case FLAG_SNAPSHOT:
+        c->snapshot = value;
+        return 0;
+    case FLAG_RESTORE:
+        c->restore = true;
+        return 0;
+    case FLAG_SYNC:
+        c->sync = true;
+        return 0;
+    case FLAG_DURABLE:
+        c->durable = true;
+        return 0;
+    case FLAG_ARCHIVE_AFTER:
+        c->archive_after = value;
+        return parse_duration(value, &ms, err);
     }
     return 0;
 }
 
-// Only what was said: the rest is for the server to decide.
-static void put_number(struct json *j, const char *key, uint64_t value)
-{
-    if (value == 0)
-        return;
-    json_key(j, key);
-    json_put_uint(j, value);
-}
-
-static void put_text(struct json *j, const char *key, const char *value)
-{
-    if (value == NULL)
-        return;
-    json_key(j, key);
-    json_put_str(j, value);
-}
-
-static void put_flag(struct json *j, const char *key, bool value)
-{
-    if (!value)
-        return;
-    json_key(j, key);
-    json_put_bool(j, true);
-}
-
-static void put_names(struct json *j, const char *key, const struct names *names)
-{
-    if (names->n == 0)
-        return;
-    json_key(j, key);
-    json_open_array(j);
-    for (size_t i = 0; i < names->n; i++)
-        json_put_str(j, names->items[i]);
-    json_close_array(j);
-}
-
 static void put_network(struct json *j, const struct create *c)
 {
-    put_text(j, "network", c->internet ? "internet" : NULL);
+    body_text(j, "network", c->internet ? "internet" : NULL);
     if (c->allow.n == 0)
         return;
     json_key(j, "network");
     json_open_object(j);
-    put_names(j, "allow", &c->allow);
+    body_names(j, "allow", &c->allow);
     json_close_object(j);
 }
 
@@ -215,24 +193,29 @@ static void write_body(const struct create *c, const char *id, struct buf *body)
     struct json j;
     json_init(&j, body);
     json_open_object(&j);
-    put_text(&j, "id", id);
-    put_text(&j, "image", c->image);
-    put_number(&j, "memory", c->memory);
-    put_number(&j, "disk", c->disk);
-    put_number(&j, "pids", c->pids);
+    body_text(&j, "id", id);
+    body_text(&j, "image", c->image);
+    body_number(&j, "memory", c->memory);
+    body_number(&j, "disk", c->disk);
+    body_number(&j, "pids", c->pids);
     if (c->cpu_milli != 0) {
         json_key(&j, "cpus");
         json_put_double(&j, c->cpu_milli / 1000.0);
     }
-    put_text(&j, "sleepAfter", c->sleep_after);
-    put_text(&j, "destroyAfter", c->destroy_after);
+    body_text(&j, "sleepAfter", c->sleep_after);
+    body_text(&j, "destroyAfter", c->destroy_after);
+    body_text(&j, "archiveAfter", c->archive_after);
     put_budget(&j, c);
-    put_flag(&j, "keepAlive", c->keep_alive);
-    put_flag(&j, "ephemeral", c->ephemeral);
+    body_flag(&j, "keepAlive", c->keep_alive);
+    body_flag(&j, "ephemeral", c->ephemeral);
+    body_text(&j, "snapshot", c->snapshot);
+    body_flag(&j, "restore", c->restore);
+    body_flag(&j, "sync", c->sync);
+    body_flag(&j, "durable", c->durable);
     pairs_put(&j, "env", &c->env);
     pairs_put(&j, "labels", &c->labels);
     put_network(&j, c);
-    put_names(&j, "secrets", &c->secrets);
+    body_names(&j, "secrets", &c->secrets);
     json_close_object(&j);
     (void)json_finish(&j); // remote_do looks at the buffer
 }

@@ -156,10 +156,9 @@ static void put_quoted(struct json *j, char **argv)
     auto_buf text;
     buf_init(&text, REMOTE_BODY_MAX);
     for (char **word = argv; *word != NULL; word++) {
-        (void)buf_append_str(&text, word == argv ? "'" : " '");
-        for (const char *c = *word; *c != '\0'; c++)
-            (void)(*c == '\'' ? buf_append_str(&text, "'\\''") : buf_append_char(&text, *c));
-        (void)buf_append_char(&text, '\'');
+        if (word != argv)
+            (void)buf_append_char(&text, ' ');
+        shell_quote(&text, *word);
     }
     put_text(j, "command", buf_str(&text));
 }

@@ -57,26 +57,17 @@ static const struct table_column columns[] = {
     {"ACTIVE",  true },
 };
 
-static void add_age(struct table *table, const struct json_node *when)
-{
-    char text[24];
-    int64_t age = remote_age(when);
-    if (age < 0)
-        cli_table_cell(table, NULL);
-    else
-        cli_table_cellf(table, "%s ago", text_ago(text, sizeof text, age));
-}
-
 static void add_row(struct table *table, const struct json_node *box)
 {
-    char size[24];
-    int64_t memory = json_int(json_get(json_get(box, "limits"), "memory"), 0);
+    // One whose disk is in the store sleeps like others; that waking it takes longer is worth a
+    // word.
+    bool archived = json_bool(json_get(box, "archived"), false);
     cli_table_cell(table, json_text(json_get(box, "id")));
-    cli_table_cell(table, json_text(json_get(box, "status")));
+    cli_table_cell(table, archived ? "archived" : json_text(json_get(box, "status")));
     cli_table_cell(table, json_text(json_get(box, "image")));
-    cli_table_cell(table, memory > 0 ? text_size(size, sizeof size, (uint64_t)memory) : NULL);
-    add_age(table, json_get(box, "createdAt"));
-    add_age(table, json_get(box, "lastActiveAt"));
+    remote_cell_size(table, json_get(json_get(box, "limits"), "memory"));
+    remote_cell_ago(table, json_get(box, "createdAt"));
+    remote_cell_ago(table, json_get(box, "lastActiveAt"));
 }
 
 struct listing {

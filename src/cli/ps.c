@@ -95,15 +95,10 @@ static void command_cell(struct table *table, const struct json_node *p)
 
 static void add_row(struct table *table, const struct json_node *p)
 {
-    char ago[24];
-    int64_t age = remote_age(json_get(p, "startedAt"));
     cli_table_cell(table, json_text(json_get(p, "id")));
     cli_table_cellf(table, "%" PRId64, json_int(json_get(p, "pid"), 0));
     status_cell(table, p);
-    if (age < 0)
-        cli_table_cell(table, NULL);
-    else
-        cli_table_cellf(table, "%s ago", text_ago(ago, sizeof ago, age));
+    remote_cell_ago(table, json_get(p, "startedAt"));
     command_cell(table, p);
 }
 

@@ -80,6 +80,23 @@ int64_t remote_age(const struct json_node *node)
     return now > then ? now - then : 0;
 }
 
+void remote_cell_ago(struct table *table, const struct json_node *when)
+{
+    char text[24];
+    int64_t age = remote_age(when);
+    if (age < 0)
+        cli_table_cell(table, NULL);
+    else
+        cli_table_cellf(table, "%s ago", text_ago(text, sizeof text, age));
+}
+
+void remote_cell_size(struct table *table, const struct json_node *bytes)
+{
+    char text[24];
+    int64_t n = json_int(bytes, -1);
+    cli_table_cell(table, n >= 0 ? text_size(text, sizeof text, (uint64_t)n) : NULL);
+}
+
 int pairs_add(struct pairs *pairs, const char *setting, bool from_env, struct err *err)
 {
     size_t len = strcspn(setting, "=");

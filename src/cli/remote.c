@@ -348,6 +348,16 @@ int remote_delete_words(struct remote *remote, size_t first, remote_target_fn ta
     return code;
 }
 
+static int print_ids(struct remote *remote, const struct json_node *entries)
+{
+    for (const struct json_node *n = json_first(entries); n != NULL; n = json_next(n)) {
+        auto_buf id;
+        buf_init(&id, REMOTE_TARGET_MAX);
+        (void)puts(remote_text(&id, n, "id"));
+    }
+    return remote_flush(remote);
+}
+
 int remote_print_list(struct remote *remote, const struct buf *target,
                       const struct remote_list *list)
 {
@@ -359,8 +369,10 @@ int remote_print_list(struct remote *remote, const struct buf *target,
         return remote_fail(remote, &err);
     if (remote->json)
         return remote_print(remote, &answer);
-    cli_table_init(&table, list->columns, list->n_columns);
     const struct json_node *entries = json_get(answer_root(&answer), list->key);
+    if (list->quiet)
+        return print_ids(remote, entries);
+    cli_table_init(&table, list->columns, list->n_columns);
     for (const struct json_node *n = json_first(entries); n != NULL; n = json_next(n))
         list->add_row(&table, n);
     (void)cli_table_print(&table, stdout, text_colour(stdout));

@@ -115,9 +115,14 @@ struct remote_list {
     const struct table_column *columns;
     unsigned n_columns;
     void (*add_row)(struct table *table, const struct json_node *entry);
+    bool quiet; // their ids alone, a line each
 };
 int remote_print_list(struct remote *remote, const struct buf *target,
                       const struct remote_list *list);
+// The same of a list that comes in pages: `name` is what the query calls the next one ("after").
+// With --json one array.
+int remote_print_pages(struct remote *remote, const struct buf *target, const char *name,
+                       const struct remote_list *list);
 // A name nobody else uses, for Idempotency-Key: "cay-" and 32 hex digits.
 void remote_key(char ret[40]);
 
@@ -153,6 +158,9 @@ int remote_one(struct remote *remote, const char *method, const char *id, const 
 const char *remote_text(struct buf *buf, const struct json_node *node, const char *key);
 // Seconds since a time such as "2026-01-02T03:04:05.678Z", or -1.
 int64_t remote_age(const struct json_node *node);
+// Cells: "3m ago" of a time, "1.5 GiB" of a number of bytes; "-" where there is none.
+void remote_cell_ago(struct table *table, const struct json_node *when);
+void remote_cell_size(struct table *table, const struct json_node *bytes);
 // A flag that may be repeated: K=V settings, of which the later of one name wins.
 enum { PAIRS_MAX = 512, PAIR_NAME_MAX = 1024 };
 struct pairs {

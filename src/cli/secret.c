@@ -239,16 +239,11 @@ static const struct table_column columns[] = {
 
 static void add_row(struct table *table, const struct json_node *secret)
 {
-    char text[24];
-    int64_t age = remote_age(json_get(secret, "updatedAt"));
     cli_table_cell(table, json_text(json_get(secret, "name")));
     cli_table_cell(table, json_text(json_get(secret, "upstream")));
     cli_table_cell(table, json_text(json_get(secret, "header")));
     cli_table_cell(table, json_text(json_get(secret, "format")));
-    if (age < 0)
-        cli_table_cell(table, NULL);
-    else
-        cli_table_cellf(table, "%s ago", text_ago(text, sizeof text, age));
+    remote_cell_ago(table, json_get(secret, "updatedAt"));
 }
 
 static int cmd_secret_ls(int argc, char **argv)

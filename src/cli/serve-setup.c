@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <pwd.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -32,12 +34,30 @@ static int is_served(int fd, const char *data, struct err *err)
                    status.pid, data);
 }
 
+// What a server that was killed had started to work on disks ends with it, but not always at once,
+// and holds the lock that long.
+static int lock_pid_file(int fd)
+{
+    enum { TRIES = 1000, TRY_MS = 10 };
+    struct keeper_status status;
+    for (int i = 0; flock(fd, LOCK_EX | LOCK_NB) < 0; i++) {
+        if (errno != EWOULDBLOCK || i == TRIES)
+            return -1;
+        if (keeper_status_read(fd, &status) < 0 || kill(status.pid, 0) == 0 || errno != ESRCH) {
+            errno = EWOULDBLOCK;
+            return -1;
+        }
+        (void)nanosleep(&(struct timespec){.tv_nsec = TRY_MS * 1000000}, NULL);
+    }
+    return 0;
+}
+
 int setup_pid_file(int data_fd, const char *data, struct err *err)
 {
     auto_fd fd = openat(data_fd, "cay.pid", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
     if (fd < 0)
         return err_sys(err, errno, "make '%s/cay.pid'", data);
-    if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+    if (lock_pid_file(fd) < 0)
         return errno == EWOULDBLOCK ? is_served(fd, data, err)
                                     : err_sys(err, errno, "lock cay.pid");
     return TAKE_FD(fd);
@@ -161,21 +181,21 @@ static bool may_pass(const struct stat *st, const struct serve_ids *ids)
 }
 
 // The daemon has to get to its directory: better said now than by a daemon that fails ten times.
-static int check_way(const char *data, const struct serve_ids *ids, struct err *err)
+int setup_check_way(const char *setting, const char *to, const struct serve_ids *ids,
+                    struct err *err)
 {
-    auto_free char *path = strdup(data);
+    auto_free char *path = strdup(to);
     struct stat st;
     if (path == NULL)
-        return err_sys(err, ENOMEM, "data");
+        return err_sys(err, ENOMEM, "%s", setting);
     for (char *slash = path + strlen(path); slash != NULL; slash = strrchr(path, '/')) {
         *slash = '\0';
         const char *dir = *path != '\0' ? path : "/";
         if (stat(dir, &st) == 0 && !may_pass(&st, ids))
-            return err_set(
-                err, ERR_DENIED,
-                "data: the server, which runs as id %u, cannot pass through '%.80s' (mode "
-                "%04o): chmod o+x it, or choose another place with --data",
-                ids->uid, dir, st.st_mode & 07777);
+            return err_set(err, ERR_DENIED,
+                           "%s: the server, which runs as id %u, cannot pass through '%.80s' (mode "
+                           "%04o): chmod o+x it, or choose another place with --%s",
+                           setting, ids->uid, dir, st.st_mode & 07777, setting);
         if (*path == '\0')
             break;
     }
@@ -202,7 +222,8 @@ int setup_daemon(int data_fd, const struct conf *conf, struct serve_ids *ret, st
     if (check_folder("agents", conf->agents, CONF_AGENTS, err) < 0 ||
         check_folder("components", conf->components, CONF_COMPONENTS, err) < 0)
         return -1;
-    if (find_ids(data_fd, conf, ret, &exists, err) < 0 || check_way(conf->data, ret, err) < 0 ||
+    if (find_ids(data_fd, conf, ret, &exists, err) < 0 ||
+        setup_check_way("data", conf->data, ret, err) < 0 ||
         (!exists && make_daemon_dir(data_fd, ret, err) < 0))
         return -1;
     if (!find_group(conf->group, 0, &ret->socket_gid))

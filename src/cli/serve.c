@@ -29,6 +29,7 @@ struct server {
     struct keeper_serving serving;
     char self[PATH_MAX];
     char daemon[PATH_MAX + 8];
+    char pack[PATH_MAX + 16];
     char url[96];
     bool token_is_set; // by whoever started us
     bool token_is_new;
@@ -131,7 +132,7 @@ static void on_serving(void *arg)
 
 // --- the steps ---
 
-// Our own file, and the daemon's beside it.
+// Our own file, and beside it the daemon's and the one that works on disks.
 static int find_programs(struct server *s, struct err *err)
 {
     ssize_t n = readlink("/proc/self/exe", s->self, sizeof s->self - 1);
@@ -144,6 +145,7 @@ static int find_programs(struct server *s, struct err *err)
     if (access(s->daemon, X_OK) < 0)
         return err_sys(err, errno, "the server's program '%.150s' should lie beside cay",
                        s->daemon);
+    (void)snprintf(s->pack, sizeof s->pack, "%.*s/cay-pack", dir, s->self);
     s->serving.self = s->self;
     s->serving.daemon = s->daemon;
     return 0;
@@ -221,7 +223,7 @@ static int prepare(struct server *s, struct err *err)
         return -1;
     k->status = setup_pid_file(data, s->conf.data, err);
     if (k->status < 0 || setup_image(data, &s->conf, err) < 0 ||
-        setup_daemon(data, &s->conf, &ids, err) < 0)
+        setup_daemon(data, &s->conf, &ids, err) < 0 || setup_store(&s->conf, &ids, err) < 0)
         return -1;
     k->uid = ids.uid;
     k->gid = ids.gid;
@@ -244,6 +246,10 @@ static int resume(struct server *s, const char *number, struct err *err)
     if (parse_u64(number, 3, INT_MAX, &fd, err) < 0 || keeper_resume((int)fd, k, err) < 0 ||
         setup_read_conf_fd(k->conf, &s->conf, err) < 0)
         return -1;
+    // The version before may not have known of a store.
+    const struct serve_ids ids = {.uid = k->uid, .gid = k->gid};
+    if (setup_store(&s->conf, &ids, err) < 0)
+        return -1;
     fd_close(k->conf);
     k->conf = setup_conf_fd(&s->conf, err); // in this version's words
     return k->conf < 0 ? -1 : 0;
@@ -264,7 +270,9 @@ static int serve(struct server *s, struct err *err)
         .pool_blank = s->conf.pool_blank,
         .preload = strcmp(s->conf.preload, "off") == 0 ? NULL : s->conf.preload,
         .zygote_renew_ms = s->conf.zygote_renew_ms,
+        .pack = s->pack,
         .volume_bytes = s->conf.volume,
+        .disk_spare = s->conf.disk_spare,
     };
     int r = keeper_serve(&s->serving, err);
     (void)unlink(s->conf.socket);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What `cay serve` is put together from: serve-listen.c (sockets), serve-setup.c (whom the daemon
-// runs as, its directory, the token, the pid file), serve.c (the command).
+// runs as, its directory, the token, the pid file), serve-store.c (where objects are kept), serve.c
+// (the command).
 #pragma once
 
 #include <stdbool.h>
@@ -33,6 +34,12 @@ int setup_pid_file(int data_fd, const char *data, struct err *err);
 int setup_image(int data_fd, const struct conf *conf, struct err *err);
 // Finds whom the daemon runs as, and makes its directory.
 int setup_daemon(int data_fd, const struct conf *conf, struct serve_ids *ret, struct err *err);
+// That the daemon may pass through all directories of a path; `setting` is which one names it.
+int setup_check_way(const char *setting, const char *to, const struct serve_ids *ids,
+                    struct err *err);
+// Makes the store's directory (serve-store.c), or looks whether the settings of an S3 are all
+// there.
+int setup_store(const struct conf *conf, const struct serve_ids *ids, struct err *err);
 // Fills conf->token where nobody has set one; `ret_made` when it was made just now.
 int setup_token(int data_fd, struct conf *conf, bool *ret_made, struct err *err);
 // Prints it, from its file, between these two texts.

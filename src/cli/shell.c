@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "cli/cli.h"
 #include "cli/remote.h"
 #include "cli/ws.h"
@@ -355,14 +356,7 @@ static void quote(struct buf *buf, const char *word)
         (void)buf_append_str(buf, word);
         return;
     }
-    (void)buf_append_char(buf, '\'');
-    for (; *word != '\0'; word++) {
-        if (*word == '\'')
-            (void)buf_append_str(buf, "'\\''");
-        else
-            (void)buf_append_char(buf, *word);
-    }
-    (void)buf_append_char(buf, '\'');
+    shell_quote(buf, word);
 }
 
 static void take_command(struct shell *s)

@@ -123,9 +123,7 @@ static const struct table_column columns[] = {
 
 static void add_row(struct table *table, const struct json_node *token)
 {
-    char text[24];
     int64_t rate = json_int(json_get(token, "rate"), -1);
-    int64_t age = remote_age(json_get(token, "createdAt"));
     cli_table_cell(table, json_text(json_get(token, "id")));
     cli_table_cell(table, json_text(json_get(token, "name")));
     cli_table_cell(table, json_text(json_get(token, "tenant")));
@@ -136,10 +134,7 @@ static void add_row(struct table *table, const struct json_node *token)
         cli_table_cell(table, "no limit");
     else
         cli_table_cellf(table, "%" PRId64 "/min", rate);
-    if (age < 0)
-        cli_table_cell(table, NULL);
-    else
-        cli_table_cellf(table, "%s ago", text_ago(text, sizeof text, age));
+    remote_cell_ago(table, json_get(token, "createdAt"));
 }
 
 static int cmd_token_ls(int argc, char **argv)

@@ -22,9 +22,9 @@ enum { TEXT_MAX = 64 * 1024, NAME_MAX_LEN = 48 };
 
 enum kind {
     KIND_TEXT,
-    KIND_URL,   // of HTTP
-    KIND_LEVEL, // of the log
-    KIND_AUTH,
+    KIND_URL,    // of HTTP
+    KIND_LEVEL,  // of the log
+    KIND_EITHER, // one of two words
     KIND_BOOL,
     KIND_COUNT,    // uint32_t
     KIND_SIZE,     // uint64_t, bytes
@@ -43,6 +43,7 @@ struct row {
     uint64_t min, max; // of counts
     bool secret;       // never a flag: everybody reads command lines
     const char *other; // a variable that others know it by, too; CAY_NAME wins
+    const char *either[2];
 };
 
 // name, field, default, metavar, help. Settings without a metavar are switches.
@@ -57,6 +58,8 @@ struct row {
     ROW(KIND_TEXT, name, field, "", metavar, help, .secret = true)
 #define COUNT(name, field, fallback, least, most, help)                                            \
     ROW(KIND_COUNT, name, field, fallback, "N", help, .min = (least), .max = (most))
+#define EITHER(name, field, one, two, metavar, help)                                               \
+    ROW(KIND_EITHER, name, field, one, metavar, help, .either = {one, two})
 #define SIZE(name, field, fallback, help) ROW(KIND_SIZE, name, field, fallback, "SIZE", help, )
 #define TIME(name, field, fallback, help) ROW(KIND_DURATION, name, field, fallback, "TIME", help, )
 
@@ -70,8 +73,8 @@ static const struct row rows[] = {
     TEXT("user", user, "cay", "NAME",
          "whom the server runs as; an unused id where there is no such user"),
     SECRET("token", token, "TOKEN", "the administrator's token; made on first start otherwise"),
-    ROW(KIND_AUTH, "auth", auth, "token", "HOW",
-        "token, or none: whoever is on this machine may do everything but manage it", ),
+    EITHER("auth", auth, "token", "none", "HOW",
+           "token, or none: whoever is on this machine may do everything but manage it"),
     TEXT("cors", cors, "", "ORIGINS", "web origins that may call, separated by commas; * for all"),
     TEXT("preview-domain", preview_domain, "localhost", "HOST[:PORT]",
          "previews are hosts below this one; behind a proxy its own, with a wildcard"),
@@ -87,6 +90,9 @@ static const struct row rows[] = {
          "what Python contexts find loaded, where the image has it; off: nothing is loaded ahead"),
     TIME("zygote-renew", zygote_renew_ms, "10m", "how long what is loaded ahead is used"),
     SIZE("volume", volume, "64g", "of the file that holds the disks; 0: disks are in memory"),
+    SIZE("disk-spare", disk_spare, "512m",
+         "what disks leave free on the file system of the data directory; `store = local` twice "
+         "that"),
     SIZE("memory-spare", memory_spare, "256m",
          "memory that must stay available for a sandbox to be started"),
     COUNT("tenant-sandboxes", tenant_sandboxes, "0", 0, UINT32_MAX,
@@ -101,6 +107,26 @@ static const struct row rows[] = {
     TIME("drain", drain_ms, "10s", "how long a stop waits for requests that run"),
     SIZE("process-log", process_log, "8m", "what is kept of each output of a process"),
     TIME("keep-results", keep_results_ms, "30d", "how long answers of models are kept"),
+    COUNT("max-results", max_results, "10000", 1, UINT32_MAX,
+          "how many of them a tenant has at most; the oldest go"),
+    SIZE("max-results-bytes", max_results_bytes, "1g", "and how many bytes"),
+    EITHER("store", store, "local", "s3", "KIND",
+           "where stored files, backups and results are kept: local or s3"),
+    TEXT("store-dir", store_dir, "", "DIR", "of store = local; store in data otherwise"),
+    ROW(KIND_URL, "s3-endpoint", s3_endpoint, "", "URL",
+        "of store = s3: any server that speaks S3", ),
+    TEXT("s3-bucket", s3_bucket, "", "NAME", "in which everything is kept; it must exist"),
+    ROW(KIND_TEXT, "s3-region", s3_region, "us-east-1", "NAME", "of the bucket",
+        .other = "AWS_REGION"),
+    TEXT("s3-prefix", s3_prefix, "", "TEXT", "what all names in the bucket begin with, as in cay/"),
+    ROW(KIND_TEXT, "s3-access-key", s3_access_key, "", "KEY", "the credentials' id", .secret = true,
+        .other = "AWS_ACCESS_KEY_ID"),
+    ROW(KIND_TEXT, "s3-secret-key", s3_secret_key, "", "KEY", "and their secret", .secret = true,
+        .other = "AWS_SECRET_ACCESS_KEY"),
+    EITHER("s3-style", s3_style, "path", "host", "STYLE",
+           "where requests name the bucket: path or host"),
+    TEXT("s3-ca", s3_ca, "", "FILE",
+         "certificates that are trusted for the endpoint, instead of the machine's"),
     TEXT("egress-private", egress_private, "", "NETWORKS",
          "private networks that sandboxes may be let at, separated by commas"),
     TEXT("egress-ca", egress_ca, "", "FILE",
@@ -136,7 +162,7 @@ static void *field(const struct conf *conf, const struct row *row)
 static bool is_text(const struct row *row)
 {
     return row->kind == KIND_TEXT || row->kind == KIND_URL || row->kind == KIND_LEVEL ||
-           row->kind == KIND_AUTH;
+           row->kind == KIND_EITHER;
 }
 
 static const struct row *find_row(const char *name)
@@ -216,10 +242,11 @@ static int set_level(char **at, const char *value, struct err *err)
     return set_text(at, value, err);
 }
 
-static int set_auth(char **at, const char *value, struct err *err)
+static int set_either(char **at, const struct row *row, const char *value, struct err *err)
 {
-    if (strcmp(value, "token") != 0 && strcmp(value, "none") != 0)
-        return err_set(err, ERR_INVALID, "'%.40s' is neither token nor none", value);
+    if (strcmp(value, row->either[0]) != 0 && strcmp(value, row->either[1]) != 0)
+        return err_set(err, ERR_INVALID, "'%.40s' is neither %s nor %s", value, row->either[0],
+                       row->either[1]);
     return set_text(at, value, err);
 }
 
@@ -268,8 +295,8 @@ static int set_value(struct conf *conf, const struct row *row, const char *value
         return set_url(field(conf, row), row, value, err);
     case KIND_LEVEL:
         return set_level(field(conf, row), value, err);
-    case KIND_AUTH:
-        return set_auth(field(conf, row), value, err);
+    case KIND_EITHER:
+        return set_either(field(conf, row), row, value, err);
     case KIND_BOOL:
         return set_bool(field(conf, row), value, err);
     case KIND_COUNT:
@@ -293,7 +320,7 @@ static void print_value(const struct conf *conf, const struct row *row, struct b
     case KIND_TEXT:
     case KIND_URL:
     case KIND_LEVEL:
-    case KIND_AUTH:
+    case KIND_EITHER:
         (void)buf_append_str(out, *(char *const *)at);
         break;
     case KIND_BOOL:

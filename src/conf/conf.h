@@ -32,6 +32,7 @@ struct conf {
     char *preload;       // modules that Python's zygotes load, by commas; "off": no zygotes
     int64_t zygote_renew_ms;
     uint64_t volume;       // bytes of the Btrfs volume; 0: disks are in memory
+    uint64_t disk_spare;   // bytes that stay free where the volume lies
     uint64_t memory_spare; // bytes that must stay available on the machine for a box to be started
     // each tenant, unless its row says otherwise; 0: no limit
     uint32_t tenant_sandboxes;
@@ -43,6 +44,15 @@ struct conf {
     int64_t drain_ms;       // how long a SIGTERM waits for requests that run
     uint64_t process_log;   // bytes kept of each stream of a process
     int64_t keep_results_ms;
+    uint32_t max_results; // of each tenant
+    uint64_t max_results_bytes;
+    // where objects are kept; see store/store.h
+    char *store;     // "local" or "s3"
+    char *store_dir; // "": DATA/store
+    char *s3_endpoint, *s3_bucket, *s3_region, *s3_prefix;
+    char *s3_access_key, *s3_secret_key;
+    char *s3_style; // "path" or "host"
+    char *s3_ca;    // file; "": the machine's
     // ways out of boxes
     char *egress_private; // networks that boxes may reach although they are private, by commas
     char *egress_ca;      // file of certificates for the upstreams of secrets; "": none

@@ -121,8 +121,12 @@ static const char *const allowed[] = {
     "fadvise64",
     "fsync",
     "fdatasync",
+    "syncfs",
+    "fsetxattr", // checksums of stored objects
+    "fgetxattr",
     "open",
     "openat",
+    "openat2",
     "unlink",
     "unlinkat",
     "mkdir",

@@ -27,4 +27,5 @@ void expire_rows(struct db *db, int64_t keep_results_ms)
     expire("results", db_result_expire, db, keep_results_ms);
     expire("spend", db_spend_expire, db, SPEND_KEPT_MS);
     expire("code", db_code_expire, db, CODE_KEPT_MS);
+    expire("urls", db_url_expire, db, 0);
 }

@@ -32,6 +32,8 @@
 #include "model/keys.h"
 #include "move/move.h"
 #include "sandbox/sandbox.h"
+#include "saved/saved.h"
+#include "store/store.h"
 
 enum { FD_KEEPER = 3, FD_CONF, FD_TCP, FD_UNIX };
 // Threads. One that waits for a disk holds up what it has beside that, so that conversations have
@@ -56,6 +58,9 @@ struct daemon {
     struct egress *egress;
     struct agents *agents;
     struct fleet *fleet;
+    int store_fd; // its directory, of store = local; -1
+    struct store *store;
+    struct saved *saved;
     struct api *api;
     struct http_server *http;
     uv_signal_t term, interrupt;
@@ -231,7 +236,10 @@ static int open_files(struct daemon *d, struct err *err)
         return err_sys(err, errno, "open the directory of logs");
     if (asprintf(&d->db_path, "%s/daemon/cay.db", d->conf.data) < 0)
         abort();
-    return db_open(d->db_path, &d->db, err);
+    if (db_open(d->db_path, &d->db, err) < 0)
+        return -1;
+    db_result_limit(d->db, d->conf.max_results, (int64_t)d->conf.max_results_bytes);
+    return 0;
 }
 
 // Settings may say "any that is free".
@@ -255,6 +263,7 @@ static int serve(struct daemon *d, struct err *err)
         .secrets = d->secrets,
         .egress = d->egress,
         .agents = d->agents,
+        .saved = d->saved,
         .preview_domain = d->conf.preview_domain,
         .port = listen_port(),
         .behind_proxy = d->conf.behind_proxy,
@@ -277,6 +286,7 @@ static int serve(struct daemon *d, struct err *err)
         .handler = api_handle,
         .is_raw = api_is_raw,
         .is_known = api_is_known,
+        .refusal = api_refusal,
         .data = d->api,
     };
     return http_start(&http, &d->http, err);
@@ -290,6 +300,7 @@ static void on_ready(void *data)
     if (d->draining)
         return;
     tasks_resume(d->agents); // before somebody asks for one
+    saved_start(d->saved);
     if (serve(d, &err) < 0) {
         (void)fail(&err);
         on_lost(d);
@@ -397,7 +408,44 @@ static int open_fleet(struct daemon *d, struct err *err)
     if (fleet_open(&config, on_ready, on_lost, d, &d->fleet, err) < 0)
         return -1;
     // the keeper has not been heard yet
-    return open_egress(d, err) < 0 ? -1 : open_agents(d, err);
+    if (open_egress(d, err) < 0 || open_agents(d, err) < 0)
+        return -1;
+    const struct saved_config saved = {
+        .loop = &d->loop,
+        .db = d->db,
+        .fleet = d->fleet,
+        .store = d->store,
+        .run = d->run,
+    };
+    return saved_open(&saved, &d->saved, err);
+}
+
+// One that cannot be reached now is no reason not to start: /health says so.
+static int open_store(struct daemon *d, struct err *err)
+{
+    const struct conf *conf = &d->conf;
+    const struct store_s3 s3 = {
+        .endpoint = conf->s3_endpoint,
+        .bucket = conf->s3_bucket,
+        .region = conf->s3_region,
+        .prefix = conf->s3_prefix,
+        .access_key = conf->s3_access_key,
+        .secret_key = conf->s3_secret_key,
+        .host_style = strcmp(conf->s3_style, "host") == 0,
+        .ca_file = conf->s3_ca,
+    };
+    char path[4096];
+    bool is_s3 = strcmp(conf->store, "s3") == 0, named = conf->store_dir[0] != '\0';
+    (void)snprintf(path, sizeof path, "%s%s", named ? conf->store_dir : conf->data,
+                   named ? "" : "/store");
+    if (!is_s3)
+        d->store_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (!is_s3 && d->store_fd < 0)
+        return err_sys(err, errno, "store-dir: open '%.200s'", path);
+    // Twice what boxes leave: they go on when the store takes no more.
+    const struct store_config config = {
+        .dir = d->store_fd, .spare = 2 * conf->disk_spare, .s3 = is_s3 ? &s3 : NULL};
+    return store_open(&config, &d->store, err) < 0 ? err_wrap(err, "store") : 0;
 }
 
 static void start_handles(struct daemon *d)
@@ -425,7 +473,9 @@ static int start(struct daemon *d, struct err *err)
     randombytes_buf(&d->run, sizeof d->run);
     d->run &= INT64_MAX;
     (void)signal(SIGPIPE, SIG_IGN);
-    if (open_files(d, err) < 0 || open_folders(d, err) < 0 || uv_loop_init(&d->loop) < 0)
+    d->store_fd = -1;
+    if (open_files(d, err) < 0 || open_folders(d, err) < 0 || open_store(d, err) < 0 ||
+        uv_loop_init(&d->loop) < 0)
         return err->code != ERR_NONE ? -1 : err_set(err, ERR_INTERNAL, "no event loop");
     if (confine(err) < 0 || mover_open(&d->loop, FILE_MOVERS, &d->files, err) < 0 ||
         mover_open(&d->loop, RELAY_MOVERS, &d->relays, err) < 0 ||
@@ -454,6 +504,7 @@ static void finish(struct daemon *d)
         mover_close(d->files);
     if (d->relays != NULL)
         mover_close(d->relays);
+    saved_close(d->saved);
     api_free(d->api);
     fleet_free(d->fleet);
     model_keys_close(d->keys);
@@ -468,6 +519,8 @@ static void finish(struct daemon *d)
     fd_close(d->logs_fd);
     fd_close(d->dir_fd);
     fd_close(d->components_fd);
+    store_close(d->store);
+    fd_close(d->store_fd);
     agent_files_free(d->agent_files);
     conf_done(&d->conf);
 }

@@ -30,13 +30,16 @@ enum db_stmt {
     STMT_TENANT_PUT,
     STMT_TOKEN_ADD,
     STMT_TOKEN_BY_HASH,
+    STMT_TOKEN_BY_ID,
     STMT_TOKEN_REVOKE,
     STMT_TOKEN_PAGE,
     STMT_SANDBOX_ADD,
     STMT_SANDBOX_GET,
     STMT_SANDBOX_BY_SLUG,
+    STMT_SANDBOX_BY_NUMBER,
     STMT_SANDBOX_PAGE_ID,
     STMT_SANDBOX_PAGE_DUE,
+    STMT_SANDBOX_PAGE_IDLE,
     STMT_SANDBOX_UPDATE,
     STMT_SANDBOX_TOUCH,
     STMT_SANDBOX_DEL,
@@ -44,10 +47,39 @@ enum db_stmt {
     STMT_SANDBOX_PAGE_ALL,
     STMT_SANDBOX_USAGE,
     STMT_SANDBOX_USAGE_ALL,
+    STMT_SYNC_PUT,
+    STMT_SYNC_GET,
+    STMT_SYNC_DEL,
+    STMT_SYNC_PAGE,
+    STMT_SYNC_PAGE_DUE,
+    STMT_SNAPSHOT_ADD,
+    STMT_SNAPSHOT_READY,
+    STMT_SNAPSHOT_GET,
+    STMT_SNAPSHOT_FIND,
+    STMT_SNAPSHOT_DEL,
+    STMT_SNAPSHOT_PAGE,
+    STMT_SNAPSHOT_PAGE_ALL,
+    STMT_SNAPSHOT_COUNT,
+    STMT_SNAPSHOT_HELD,
+    STMT_SNAPSHOT_FORGET,
     STMT_SECRET_PUT,
     STMT_SECRET_GET,
     STMT_SECRET_DEL,
     STMT_SECRET_PAGE,
+    STMT_BACKUP_ADD,
+    STMT_BACKUP_READY,
+    STMT_BACKUP_GET,
+    STMT_BACKUP_DEL,
+    STMT_BACKUP_PAGE,
+    STMT_BACKUP_PAGE_OF,
+    STMT_BACKUP_PAGE_ALL,
+    STMT_BACKUP_PAGE_EXPIRED,
+    STMT_BACKUP_PAGE_ORPHANS,
+    STMT_DOOMED_ADD,
+    STMT_DOOMED_NEXT,
+    STMT_DOOMED_LAST,
+    STMT_DOOMED_DEL,
+    STMT_STORED_SUMS,
     STMT_OPENCODE_PUT,
     STMT_OPENCODE_GET,
     STMT_OPENCODE_STARTED,
@@ -55,6 +87,12 @@ enum db_stmt {
     STMT_PORT_GET,
     STMT_PORT_DEL,
     STMT_PORT_PAGE,
+    STMT_URL_ADD,
+    STMT_URL_BY_HASH,
+    STMT_URL_DEL,
+    STMT_URL_PAGE,
+    STMT_URL_EXPIRE,
+    STMT_URL_FORGET_NOBODYS,
     STMT_PROCESS_ADD,
     STMT_PROCESS_GET,
     STMT_PROCESS_STARTED,
@@ -85,6 +123,8 @@ enum db_stmt {
     STMT_RESULT_ASKED,
     STMT_RESULT_WORK,
     STMT_RESULT_LEFT,
+    STMT_RESULT_UNSTORED,
+    STMT_RESULT_STORED,
     STMT_SPEND_ADD,
     STMT_SPEND_TRIM,
     STMT_SPEND_EXPIRE,
@@ -109,9 +149,11 @@ struct db {
     struct {
         const char *text;
         sqlite3_stmt *stmt;
-    } cache[STMT_MAX]; // prepared when first used
-    bool sync_due;     // something in the open transaction is to survive a power cut
-    uint32_t dice;     // for db_is_chosen
+    } cache[STMT_MAX];                   // prepared when first used
+    int64_t results_kept, results_bytes; // of one tenant
+    bool sync_due;         // something in the open transaction is to survive a power cut
+    uint32_t dice;         // for db_is_chosen
+    int64_t doomed_synced; // up to this seq they survive a power cut
 };
 
 struct call {

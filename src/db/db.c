@@ -123,6 +123,7 @@ int db_open(const char *path, struct db **ret, struct err *err)
         abort();
     db->dice = 1;
     db->log_fd = -1;
+    db_result_limit(db, DB_RESULTS_KEPT, DB_RESULTS_BYTES);
     if (make_file(path, err) == 0 && open_file(path, &db->sql, err) == 0 &&
         use_log(db->sql, err) == 0 && schema_migrate(db->sql, err) == 0 &&
         start_log(db->sql, err) == 0 && open_log(db, path, err) == 0) {

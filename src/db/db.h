@@ -57,6 +57,7 @@ struct token_row {
 };
 int db_token_add(struct db *db, const struct token_row *row, struct err *err); // synced
 int db_token_by_hash(struct db *db, const uint8_t *hash, struct token_row *ret, struct err *err);
+int db_token_by_id(struct db *db, const char *id, struct token_row *ret, struct err *err);
 int db_token_revoke(struct db *db, const char *id,
                     struct err *err); // synced; 1, 0 if there is none
 typedef int (*db_token_fn)(void *data, const struct token_row *row); // not 0: stop
@@ -69,6 +70,7 @@ enum sandbox_status { // as stored: never renumber
     SANDBOX_SLEEPING = 1,
     SANDBOX_RUNNING = 2,
     SANDBOX_DESTROYING = 3,
+    SANDBOX_MAKING = 4, // a fork whose disk is not there yet: forgotten at the next start
 };
 
 struct sandbox_row {
@@ -81,11 +83,19 @@ struct sandbox_row {
     int64_t memory, disk, pids, cpu_milli;
     int64_t sleep_after_ms;
     bool keep_alive, ephemeral;
-    char *env;       // JSON object of strings
-    char *labels;    // JSON object of strings
-    char *user_id;   // the caller's own name for whom it is for; may be NULL
-    char *network;   // JSON, canonical (egress/policy.h); NULL: "none"
-    char *secrets;   // JSON array of their names, in order; NULL: none
+    bool sync;                // its workspace goes to the store whenever it falls asleep
+    bool durable;             // fsync in it reaches the disk
+    int64_t archive_after_ms; // asleep for so long its disk goes to the store; 0: never
+    int64_t shared;           // bytes on its disk that were others' before: of its limit
+    char *archive;            // the id of the backup that its disk is in; NULL: it has it here
+    int64_t slept_ms;         // since when it sleeps
+    int64_t disks;            // how many it has been given, one after the other; above 0: it has
+                              // one, here or archived, and never gets a blank one again
+    char *env;                // JSON object of strings
+    char *labels;             // JSON object of strings
+    char *user_id;            // the caller's own name for whom it is for; may be NULL
+    char *network;            // JSON, canonical (egress/policy.h); NULL: "none"
+    char *secrets;            // JSON array of their names, in order; NULL: none
     char *languages; // JSON array of names, in order: what it will be asked for; NULL: none
     int64_t destroy_after_ms;           // idle for so long it is destroyed; 0: never
     int64_t budget_cost, budget_tokens; // for models, while it exists; nano-dollars; -1: no limit
@@ -100,9 +110,11 @@ struct sandbox_row {
 int db_sandbox_add(struct db *db, struct sandbox_row *row, struct err *err);
 int db_sandbox_get(struct db *db, int64_t tenant, const char *id, struct sandbox_row *ret,
                    struct err *err);
+int db_sandbox_by_number(struct db *db, int64_t number, struct sandbox_row *ret, struct err *err);
 int db_sandbox_by_slug(struct db *db, const char *slug, struct sandbox_row *ret, struct err *err);
 int db_sandbox_update(struct db *db, const struct sandbox_row *row,
                       struct err *err); // all but identity and what is spent
+int db_sandbox_update_synced(struct db *db, const struct sandbox_row *row, struct err *err);
 int db_sandbox_touch(struct db *db, int64_t number, int64_t active_ms, struct err *err);
 int db_sandbox_del(struct db *db, int64_t number, struct err *err); // with all that belongs to it
 
@@ -111,8 +123,10 @@ struct sandbox_query {
     int64_t tenant;                      // 0: all
     enum sandbox_status status;          // 0: all
     const char *label_key, *label_value; // NULL: all; a key alone: any value
-    const char *after;                   // ids above this one (with a tenant)
+    const char *after;                   // ids above this one
+    int64_t after_tenant;                // of all tenants: goes on behind this one's `after`
     unsigned max;                        // 0: all
+    bool making;                         // with status 0: those in SANDBOX_MAKING, too
 };
 int db_sandbox_each(struct db *db, const struct sandbox_query *query, db_sandbox_fn fn, void *data,
                     struct err *err); // by id
@@ -126,11 +140,149 @@ int db_sandbox_each_by_id(struct db *db, const char *id, db_sandbox_fn fn, void 
 int db_sandbox_each_due(struct db *db, int64_t now_ms, unsigned max, db_sandbox_fn fn, void *data,
                         struct err *err);
 
+// Those that sleep, and whose archive_after_ms has passed since slept_ms; none that is archived.
+int db_sandbox_each_idle(struct db *db, int64_t now_ms, unsigned max, db_sandbox_fn fn, void *data,
+                         struct err *err);
+
 struct usage_row {
     int64_t sandboxes, disk; // count and sum of limits, those being destroyed too
 };
 int db_sandbox_usage(struct db *db, int64_t tenant, struct usage_row *ret,
                      struct err *err); // 0: all
+
+// --- snapshots of a sandbox; go with it
+
+enum snapshot_state {    // as stored: never renumber
+    SNAPSHOT_MAKING = 1, // its disk is not there yet: forgotten at the next start
+    SNAPSHOT_READY = 2,
+};
+struct snapshot_row {
+    int64_t number; // also the disk's, in PLACE_SNAPSHOT; never used twice
+    int64_t sandbox;
+    char *id, *name; // name may be NULL
+    enum snapshot_state state;
+    int64_t bytes;  // of the disk, as it counts for a copy's limit
+    int64_t disk;   // which of the sandbox's disks it is of (sandbox_row.disks)
+    int64_t own;    // of bytes: written by that disk
+    char *env;      // of the sandbox, as in its row
+    char *sessions; // JSON array: [{"id", "cwd", "env"}]
+    int64_t created_ms;
+};
+int db_snapshot_add(struct db *db, struct snapshot_row *row, struct err *err); // sets number
+int db_snapshot_ready(struct db *db, const struct snapshot_row *row,
+                      struct err *err); // bytes, disk and own; synced
+int db_snapshot_get(struct db *db, int64_t sandbox, const char *id, struct snapshot_row *ret,
+                    struct err *err);
+// Of any sandbox of the tenant, ready ones only.
+int db_snapshot_find(struct db *db, int64_t tenant, const char *id, struct snapshot_row *ret,
+                     struct err *err);
+int db_snapshot_del(struct db *db, int64_t number, struct err *err);       // synced; 1, 0
+typedef int (*db_snapshot_fn)(void *data, const struct snapshot_row *row); // not 0: stop
+int db_snapshot_each(struct db *db, int64_t sandbox, db_snapshot_fn fn, void *data,
+                     struct err *err); // oldest first; sandbox 0: all of the machine
+int db_snapshot_count(struct db *db, int64_t sandbox, int64_t *ret, struct err *err);
+// What all of them hold at most, whatever the sandbox's disk is now.
+int db_snapshot_held(struct db *db, int64_t sandbox, int64_t *ret, struct err *err);
+int db_snapshot_forget_making(struct db *db, struct err *err); // at the start
+void snapshot_row_done(struct snapshot_row *row);
+
+// --- backups: of a tenant, outlive the sandbox
+
+enum backup_state {    // as stored: never renumber
+    BACKUP_MAKING = 1, // of `run`; of a daemon that is gone: it failed
+    BACKUP_READY = 2,
+};
+struct backup_row {
+    int64_t tenant;
+    char *id;
+    char *sandbox;  // the id of the one it was made of
+    int64_t number; // and which of that id it was; 0: not known any more
+    char *kind; // "tree": of a directory; "disk": all that was written; "archive": the only copy
+    char *name, *dir; // may be NULL
+    char *image;
+    enum backup_state state;
+    int64_t run;                    // of the daemon that makes it
+    int64_t size, raw, entries;     // bytes of the object; of what is in it; files and so on
+    uint8_t sha256[32];             // of the object
+    int64_t created_ms, expires_ms; // 0: never
+};
+int db_backup_add(struct db *db, const struct backup_row *row, struct err *err);
+int db_backup_ready(struct db *db, const struct backup_row *row,
+                    struct err *err); // size, raw, entries, sha256; synced
+int db_backup_get(struct db *db, int64_t tenant, const char *id, struct backup_row *ret,
+                  struct err *err);
+// The row goes, and its objects are doomed. Synced; 1, 0.
+int db_backup_del(struct db *db, int64_t tenant, const char *id, struct err *err);
+struct backup_query {
+    int64_t tenant;      // 0: all
+    const char *sandbox; // NULL: all
+    int64_t expired_ms;  // not 0: only those that have expired by then
+    int64_t not_run;     // not 0: only those in BACKUP_MAKING of other daemons than this
+    bool orphans;        // alone, with `before` and `max`: archives that no sandbox has its disk in
+    const char *before;  // older than the one with this id; NULL: from the newest
+    unsigned max;        // 0: all
+};
+typedef int (*db_backup_fn)(void *data, const struct backup_row *row); // not 0: stop
+int db_backup_each(struct db *db, const struct backup_query *query, db_backup_fn fn, void *data,
+                   struct err *err); // newest first
+void backup_row_done(struct backup_row *row);
+
+// --- what of a sandbox's workspace is in the store; of a tenant and an id, outlives the sandbox
+
+enum sync_state { // as stored: never renumber
+    SYNC_NEVER = 0,
+    SYNC_RUNNING = 1, // of `run`
+    SYNC_DONE = 2,
+    SYNC_FAILED = 3,    // `error`; tried again at again_ms, unless that is 0
+    SYNC_RESTORING = 4, // of `run`: a sandbox that is being made is given what is stored
+};
+struct sync_row {
+    int64_t tenant;
+    char *sandbox; // id
+    enum sync_state state;
+    int64_t run;
+    char *options;                   // JSON: {"include", "exclude", "gitignore", "dir"}
+    int64_t files, bytes;            // in the store, after the last that was done
+    int64_t put, put_bytes, deleted; // by the last one
+    char *error;                     // NULL: none
+    int64_t tries, again_ms;
+    int64_t started_ms, ended_ms, synced_ms; // synced_ms: of the last that was done
+    char *seen; // what it went by (sync-run.c); NULL: unknown, or the last was not done
+};
+int db_sync_put(struct db *db, const struct sync_row *row, struct err *err); // makes or replaces
+int db_sync_get(struct db *db, int64_t tenant, const char *sandbox, struct sync_row *ret,
+                struct err *err);
+int db_sync_del(struct db *db, int64_t tenant, const char *sandbox, struct err *err); // 1, 0
+// A restore has ended: the row is what it was before, if it was. Not lost by a power cut.
+int db_sync_restored(struct db *db, const struct sync_row *row, bool was_there, struct err *err);
+struct sync_query {
+    int64_t tenant;   // 0: all
+    int64_t again_ms; // not 0: only those to be tried again by then
+    int64_t not_run;  // not 0: only those in SYNC_RUNNING or _RESTORING of other daemons
+    unsigned max;     // 0: all
+};
+typedef int (*db_sync_fn)(void *data, const struct sync_row *row); // not 0: stop
+int db_sync_each(struct db *db, const struct sync_query *query, db_sync_fn fn, void *data,
+                 struct err *err);
+void sync_row_done(struct sync_row *row);
+
+// --- what is to go from the store
+
+struct doomed_row {
+    int64_t seq;
+    char *key; // all below it when it ends with '/'
+};
+int db_doomed_add(struct db *db, const char *key, struct err *err);
+// 1, 0. What made it useless survives a power cut by then.
+int db_doomed_next(struct db *db, int64_t after, struct doomed_row *ret, struct err *err);
+int db_doomed_del(struct db *db, int64_t seq, struct err *err);
+void doomed_row_done(struct doomed_row *row);
+
+// What the rows say is in the store, of a tenant (0: all): bytes.
+struct stored_sums {
+    int64_t workspaces, backups, archives, results;
+};
+int db_stored_sums(struct db *db, int64_t tenant, struct stored_sums *ret, struct err *err);
 
 // --- secrets of a tenant
 
@@ -170,6 +322,28 @@ int db_port_each(struct db *db, int64_t sandbox, db_port_fn fn, void *data,
                  struct err *err); // by port
 void port_row_done(struct port_row *row);
 
+// --- addresses of a sandbox that have their permission within; go with it, and with the token that
+// they were made with
+
+#define DB_URL_SOCKET                                                                              \
+    "socket" // no token's id, which is hexadecimal: of who may use the unix socket
+struct url_row {
+    char id[DB_TOKEN_ID]; // 16 hex digits, not secret
+    uint8_t hash[DB_TOKEN_HASH];
+    int64_t sandbox;
+    char token[DB_TOKEN_ID];        // its id; DB_URL_SOCKET; "": nobody's, none was asked for
+    int64_t rate;                   // requests a minute; 0: no limit
+    int64_t created_ms, expires_ms; // 0: never
+};
+int db_url_add(struct db *db, const struct url_row *row, struct err *err); // synced
+int db_url_by_hash(struct db *db, const uint8_t *hash, struct url_row *ret, struct err *err);
+int db_url_del(struct db *db, int64_t sandbox, const char *id, struct err *err); // synced; 1, 0
+typedef int (*db_url_fn)(void *data, const struct url_row *row);                 // not 0: stop
+int db_url_each(struct db *db, int64_t sandbox, db_url_fn fn, void *data,
+                struct err *err); // oldest first
+int db_url_expire(struct db *db, int64_t now_ms, struct err *err);
+int db_url_forget_nobodys(struct db *db, struct err *err); // synced
+
 // --- what OpenCode is configured with in a sandbox; goes with it
 
 int db_opencode_put(struct db *db, int64_t sandbox, const char *config, struct err *err);
@@ -204,6 +378,7 @@ struct process_row {
     int64_t pid;  // in the box
     int64_t log;  // number of its log files; never used twice
     char *tty;    // the name of the terminal that it runs on; NULL: none
+    char *note;   // of whoever started it, a JSON object; NULL: none
     bool keep_awake;
     int64_t deadline_ms; // of the clock on the wall; 0: none
     enum end_reason reason;
@@ -231,7 +406,8 @@ struct session_row {
     char *id;
     char *cwd; // last known
     char *env; // JSON object: what the caller gave it, and what it has exported as last known
-    int64_t box, exec; // 0: no shell runs
+    int64_t box, exec;  // 0: no shell runs
+    int64_t timeout_ms; // of commands that bring none; 0: none
     int64_t created_ms, used_ms;
 };
 int db_session_put(struct db *db, const struct session_row *row,
@@ -321,8 +497,14 @@ struct result_query {
 typedef int (*db_result_fn)(void *data, const struct result_row *row); // not 0: stop
 int db_result_each(struct db *db, const struct result_query *query, db_result_fn fn, void *data,
                    struct err *err); // newest first
-// Of one tenant: so many, and so many bytes of answers; _add and _end remove the oldest beyond. Of
-// one answer: ERR_INVALID above.
+// Answers that are not in the store yet, oldest first, with their bodies; and that one is now.
+int db_result_unstored(struct db *db, int64_t after_seq, struct result_row *ret, int64_t *ret_seq,
+                       struct err *err); // 1, 0
+int db_result_stored(struct db *db, int64_t seq,
+                     struct err *err); // ERR_NOT_FOUND: it went meanwhile
+// Of one tenant: so many, and so many bytes of answers; _add and _end remove the oldest beyond.
+void db_result_limit(struct db *db, int64_t kept, int64_t bytes);
+// What that is unless it was said, and the most of one answer: ERR_INVALID above.
 enum {
     DB_RESULTS_KEPT = 10000,
     DB_RESULTS_BYTES = 1 << 30,

@@ -5,7 +5,7 @@
 
 #define COLUMNS                                                                                    \
     "sandbox, id, command, cwd, box, exec, pid, log, keep_awake, deadline_ms, reason, exit_code,"  \
-    " signal, limits, cpu_usec, memory_peak, started_ms, ended_ms, tty"
+    " signal, limits, cpu_usec, memory_peak, started_ms, ended_ms, tty, note"
 
 const char *end_reason_name(enum end_reason reason)
 {
@@ -27,6 +27,7 @@ void process_row_done(struct process_row *row)
     free(row->command);
     free(row->cwd);
     free(row->tty);
+    free(row->note);
     *row = (struct process_row){0};
 }
 
@@ -52,6 +53,7 @@ static void read_row(struct call *call, void *ret_row)
     row->started_ms = get_int(call);
     row->ended_ms = get_int(call);
     row->tty = get_text(call);
+    row->note = get_text(call);
 }
 
 static void row_done(void *row)
@@ -83,7 +85,7 @@ static void put_end(struct call *call, const struct process_row *row)
 int db_process_add(struct db *db, struct process_row *row, struct err *err)
 {
     static const char text[] =
-        "INSERT INTO processes (" COLUMNS ") VALUES (?,?,?,?,?,?,?,NULL,?,?,?,?,?,?,?,?,?,?,?)";
+        "INSERT INTO processes (" COLUMNS ") VALUES (?,?,?,?,?,?,?,NULL,?,?,?,?,?,?,?,?,?,?,?,?)";
     auto_call call;
     if (call_start(&call, db, STMT_PROCESS_ADD, text, err) < 0)
         return -1;
@@ -98,6 +100,7 @@ int db_process_add(struct db *db, struct process_row *row, struct err *err)
     put_int(&call, row->started_ms);
     put_int(&call, row->ended_ms);
     put_text(&call, row->tty);
+    put_text(&call, row->note);
     if (call_run(&call, err) < 0) {
         if (call_is_orphan(&call))
             return err_set(err, ERR_NOT_FOUND, "this sandbox is gone");

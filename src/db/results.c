@@ -109,8 +109,8 @@ static int is_over(struct db *db, int64_t tenant, struct err *err)
                    "SELECT 1 FROM held WHERE tenant = ? AND (results > ? OR bytes > ?)", err) < 0)
         return -1;
     put_int(&call, tenant);
-    put_int(&call, DB_RESULTS_KEPT);
-    put_int(&call, DB_RESULTS_BYTES);
+    put_int(&call, db->results_kept);
+    put_int(&call, db->results_bytes);
     return call_step(&call, err);
 }
 
@@ -125,6 +125,12 @@ static int remove_oldest(struct db *db, int64_t tenant, struct err *err)
         return -1;
     put_int(&call, tenant);
     return call_run(&call, err) < 0 ? -1 : sqlite3_changes(db->sql) > 0;
+}
+
+void db_result_limit(struct db *db, int64_t kept, int64_t bytes)
+{
+    db->results_kept = kept;
+    db->results_bytes = bytes;
 }
 
 // What it cannot do now the next one does: a row that was written is no failure.
@@ -291,6 +297,55 @@ int db_result_left(struct db *db, int64_t run, struct result_row *ret, struct er
         return -1;
     put_int(&call, run);
     return call_row(&call, &left_kind, ret, err);
+}
+
+// -- in the store
+
+struct unstored {
+    int64_t seq;
+    struct result_row row;
+};
+
+static void read_unstored(struct call *call, void *ret)
+{
+    struct unstored *found = ret;
+    read_whole(call, &found->row);
+    found->seq = get_int(call);
+}
+
+static void unstored_done(void *found)
+{
+    result_row_done(&((struct unstored *)found)->row);
+}
+
+int db_result_unstored(struct db *db, int64_t after_seq, struct result_row *ret, int64_t *ret_seq,
+                       struct err *err)
+{
+    static const struct row_kind kind = {sizeof(struct unstored), read_unstored, unstored_done};
+    struct unstored found = {0};
+    auto_call call;
+    if (call_start(&call, db, STMT_RESULT_UNSTORED,
+                   "SELECT " HEAD ", body, seq FROM results"
+                   " WHERE stored = 0 AND state = 2 AND seq > ? ORDER BY seq LIMIT 1",
+                   err) < 0)
+        return -1;
+    put_int(&call, after_seq);
+    int r = call_row(&call, &kind, &found, err);
+    if (r > 0) {
+        *ret = found.row;
+        *ret_seq = found.seq;
+    }
+    return r;
+}
+
+int db_result_stored(struct db *db, int64_t seq, struct err *err)
+{
+    auto_call call;
+    if (call_start(&call, db, STMT_RESULT_STORED, "UPDATE results SET stored = 1 WHERE seq = ?",
+                   err) < 0)
+        return -1;
+    put_int(&call, seq);
+    return call_run_one(&call, "result", err);
 }
 
 int db_result_expire(struct db *db, int64_t before_ms, struct err *err)

@@ -8,7 +8,8 @@
 #define SETTINGS                                                                                   \
     "status, image, memory, disk, pids, cpu_milli, sleep_after_ms, keep_alive, ephemeral, env,"    \
     " labels, user_id, network, secrets, languages, shared_zygote, box, run, boxes, created_ms,"   \
-    " updated_ms, active_ms, destroy_after_ms, budget_cost, budget_tokens"
+    " updated_ms, active_ms, destroy_after_ms, budget_cost, budget_tokens, sync, durable,"         \
+    " archive_after_ms, shared, archive, slept_ms, disks"
 // What is spent is counted by a trigger (spend.c): a copy in memory never overwrites it.
 #define COLUMNS "number, tenant, id, slug, " SETTINGS ", spent_cost, spent_tokens"
 
@@ -23,6 +24,7 @@ void sandbox_row_done(struct sandbox_row *row)
     free(row->network);
     free(row->secrets);
     free(row->languages);
+    free(row->archive);
     *row = (struct sandbox_row){0};
 }
 
@@ -53,6 +55,13 @@ static void read_settings(struct call *call, struct sandbox_row *row)
     row->destroy_after_ms = get_int(call);
     row->budget_cost = get_int(call);
     row->budget_tokens = get_int(call);
+    row->sync = get_bool(call);
+    row->durable = get_bool(call);
+    row->archive_after_ms = get_int(call);
+    row->shared = get_int(call);
+    row->archive = get_text(call);
+    row->slept_ms = get_int(call);
+    row->disks = get_int(call);
 }
 
 static void put_settings(struct call *call, const struct sandbox_row *row)
@@ -82,6 +91,13 @@ static void put_settings(struct call *call, const struct sandbox_row *row)
     put_int(call, row->destroy_after_ms);
     put_int(call, row->budget_cost);
     put_int(call, row->budget_tokens);
+    put_int(call, row->sync);
+    put_int(call, row->durable);
+    put_int(call, row->archive_after_ms);
+    put_int(call, row->shared);
+    put_text(call, row->archive);
+    put_int(call, row->slept_ms);
+    put_int(call, row->disks);
 }
 
 static void read_row(struct call *call, void *ret_row)
@@ -121,7 +137,8 @@ static int refuse(struct db *db, const struct sandbox_row *row, struct err *err)
 int db_sandbox_add(struct db *db, struct sandbox_row *row, struct err *err)
 {
     static const char text[] = "INSERT INTO sandboxes (tenant, id, slug, " SETTINGS ") VALUES"
-                               " (?,?,?, ?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
+                               " (?,?,?, ?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,"
+                               " ?,?,?,?,?,?,?)";
     auto_call call;
     if (call_start(&call, db, STMT_SANDBOX_ADD, text, err) < 0)
         return -1;
@@ -150,6 +167,16 @@ int db_sandbox_get(struct db *db, int64_t tenant, const char *id, struct sandbox
     return call_row(&call, &kind, ret, err);
 }
 
+int db_sandbox_by_number(struct db *db, int64_t number, struct sandbox_row *ret, struct err *err)
+{
+    auto_call call;
+    if (call_start(&call, db, STMT_SANDBOX_BY_NUMBER,
+                   "SELECT " COLUMNS " FROM sandboxes WHERE number = ?", err) < 0)
+        return -1;
+    put_int(&call, number);
+    return call_row(&call, &kind, ret, err);
+}
+
 int db_sandbox_by_slug(struct db *db, const char *slug, struct sandbox_row *ret, struct err *err)
 {
     auto_call call;
@@ -164,13 +191,18 @@ int db_sandbox_update(struct db *db, const struct sandbox_row *row, struct err *
 {
     static const char text[] =
         "UPDATE sandboxes SET (" SETTINGS ") ="
-        " (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) WHERE number = ?";
+        " (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) WHERE number = ?";
     auto_call call;
     if (call_start(&call, db, STMT_SANDBOX_UPDATE, text, err) < 0)
         return -1;
     put_settings(&call, row);
     put_int(&call, row->number);
     return call_run_one(&call, "sandbox", err);
+}
+
+int db_sandbox_update_synced(struct db *db, const struct sandbox_row *row, struct err *err)
+{
+    return db_sandbox_update(db, row, err) < 0 ? -1 : db_sync(db, err);
 }
 
 int db_sandbox_touch(struct db *db, int64_t number, int64_t active_ms, struct err *err)
@@ -203,8 +235,9 @@ struct list {
 };
 
 // Two statements, because "this tenant, or any" would not use the index.
+// What is being made is nobody's business but of whoever asks for it.
 #define FILTER                                                                                     \
-    " AND (?3 = 0 OR status = ?3)"                                                                 \
+    " AND (?3 = 0 OR status = ?3) AND (?3 = 4 OR ?7 OR status <> 4)"                               \
     " AND (?4 IS NULL OR EXISTS (SELECT 1 FROM json_each(labels) AS label"                         \
     "      WHERE label.key = ?4 AND (?5 IS NULL OR label.value = ?5)))"                            \
     " ORDER BY tenant, id LIMIT ?6"
@@ -218,17 +251,19 @@ static int page(void *arg, const void *last, unsigned max, struct call *call, st
     const struct list *list = arg;
     const struct sandbox_query *query = list->query;
     const struct sandbox_row *row = last;
-    const char *after = query->tenant != 0 && query->after != NULL ? query->after : "";
     bool is_all = query->tenant == 0;
+    bool goes_on = query->after != NULL && (!is_all || query->after_tenant != 0);
+    const char *after = goes_on ? query->after : "";
     if (call_start(call, list->db, is_all ? STMT_SANDBOX_PAGE_ALL : STMT_SANDBOX_PAGE,
                    is_all ? all : one, err) < 0)
         return -1;
-    put_int(call, is_all && row != NULL ? row->tenant : query->tenant);
+    put_int(call, !is_all ? query->tenant : row != NULL ? row->tenant : query->after_tenant);
     put_text(call, row != NULL ? row->id : after);
     put_int(call, query->status);
     put_text(call, query->label_key);
     put_text(call, query->label_value);
     put_int(call, max);
+    put_int(call, query->making);
     return 0;
 }
 
@@ -300,7 +335,7 @@ static int page_of_due(void *arg, const void *last, unsigned max, struct call *c
                    "SELECT " COLUMNS " FROM sandboxes WHERE destroy_after_ms > 0"
                    " AND active_ms + destroy_after_ms <= ?1"
                    " AND (active_ms + destroy_after_ms, number) > (?2, ?3)"
-                   " AND status <> ?4 AND NOT keep_alive"
+                   " AND status NOT IN (?4, ?6) AND NOT keep_alive"
                    " ORDER BY active_ms + destroy_after_ms, number LIMIT ?5",
                    err) < 0)
         return -1;
@@ -309,6 +344,7 @@ static int page_of_due(void *arg, const void *last, unsigned max, struct call *c
     put_int(call, row != NULL ? row->number : 0);
     put_int(call, SANDBOX_DESTROYING);
     put_int(call, max);
+    put_int(call, SANDBOX_MAKING);
     return 0;
 }
 
@@ -322,6 +358,36 @@ int db_sandbox_each_due(struct db *db, int64_t now_ms, unsigned max, db_sandbox_
                         struct err *err)
 {
     static const struct walk walk = {&kind, page_of_due, visit_of_due};
+    struct list_of_due list = {db, now_ms, fn, data};
+    return db_walk(&walk, &list, max, err);
+}
+
+// -- those that have slept for as long as their disk may stay here
+
+static int page_of_idle(void *arg, const void *last, unsigned max, struct call *call,
+                        struct err *err)
+{
+    const struct list_of_due *list = arg;
+    const struct sandbox_row *row = last;
+    // Constants as in the index (schema.c), so that it is used. 1 is SANDBOX_SLEEPING.
+    if (call_start(call, list->db, STMT_SANDBOX_PAGE_IDLE,
+                   "SELECT " COLUMNS " FROM sandboxes WHERE archive_after_ms > 0 AND status = 1"
+                   " AND archive IS NULL AND slept_ms + archive_after_ms <= ?1"
+                   " AND (slept_ms + archive_after_ms, number) > (?2, ?3)"
+                   " ORDER BY slept_ms + archive_after_ms, number LIMIT ?4",
+                   err) < 0)
+        return -1;
+    put_int(call, list->now_ms);
+    put_int(call, row != NULL ? row->slept_ms + row->archive_after_ms : INT64_MIN);
+    put_int(call, row != NULL ? row->number : 0);
+    put_int(call, max);
+    return 0;
+}
+
+int db_sandbox_each_idle(struct db *db, int64_t now_ms, unsigned max, db_sandbox_fn fn, void *data,
+                         struct err *err)
+{
+    static const struct walk walk = {&kind, page_of_idle, visit_of_due};
     struct list_of_due list = {db, now_ms, fn, data};
     return db_walk(&walk, &list, max, err);
 }

@@ -254,6 +254,98 @@ static const char *const steps[] = {
     " DELETE FROM secrets WHERE tenant = old.tenant"
     "  AND name >= '@' || old.number || '/' AND name < '@' || old.number || '0';"
     " END;",
+
+    "ALTER TABLE sandboxes ADD COLUMN sync INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE sandboxes ADD COLUMN durable INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE sandboxes ADD COLUMN archive_after_ms INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE sandboxes ADD COLUMN shared INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE sandboxes ADD COLUMN archive TEXT;" // the id of a backup
+    "ALTER TABLE sandboxes ADD COLUMN slept_ms INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE sandboxes ADD COLUMN disks INTEGER NOT NULL DEFAULT 0;"
+    "UPDATE sandboxes SET disks = boxes > 0 AND NOT ephemeral, slept_ms = active_ms;"
+    "CREATE INDEX sandboxes_idle ON sandboxes (slept_ms + archive_after_ms)"
+    " WHERE archive_after_ms > 0 AND status = 1 AND archive IS NULL;"
+    "CREATE TABLE snapshots ("
+    " number INTEGER PRIMARY KEY AUTOINCREMENT," // the disk's, too
+    " sandbox INTEGER NOT NULL REFERENCES sandboxes (number) ON DELETE CASCADE,"
+    " id TEXT NOT NULL, name TEXT,"
+    " state INTEGER NOT NULL,"
+    " bytes INTEGER NOT NULL, disk INTEGER NOT NULL, own INTEGER NOT NULL, env TEXT NOT NULL, sessions TEXT NOT NULL,"
+    " created_ms INTEGER NOT NULL,"
+    " UNIQUE (id)"
+    ") STRICT;"
+    "CREATE INDEX snapshots_of ON snapshots (sandbox);"
+    // Outlive the sandbox that they are of: its id is a text here.
+    "CREATE TABLE backups ("
+    " seq INTEGER PRIMARY KEY AUTOINCREMENT,"
+    " tenant INTEGER NOT NULL REFERENCES tenants (number),"
+    " id TEXT NOT NULL UNIQUE,"
+    " sandbox TEXT NOT NULL, kind TEXT NOT NULL, name TEXT, dir TEXT, image TEXT NOT NULL,"
+    " state INTEGER NOT NULL, run INTEGER NOT NULL,"
+    " size INTEGER NOT NULL, raw INTEGER NOT NULL, entries INTEGER NOT NULL, sha256 BLOB,"
+    " created_ms INTEGER NOT NULL, expires_ms INTEGER NOT NULL"
+    ") STRICT;"
+    "CREATE INDEX backups_of ON backups (tenant, sandbox);"
+    "CREATE INDEX backups_all ON backups (tenant);" // and seq
+    "CREATE INDEX backups_age ON backups (expires_ms) WHERE expires_ms > 0;"
+    "CREATE TABLE syncs ("
+    " tenant INTEGER NOT NULL REFERENCES tenants (number),"
+    " sandbox TEXT NOT NULL," // its id: it outlives it, too
+    " state INTEGER NOT NULL, run INTEGER NOT NULL, options TEXT NOT NULL,"
+    " files INTEGER NOT NULL, bytes INTEGER NOT NULL,"
+    " put INTEGER NOT NULL, put_bytes INTEGER NOT NULL, deleted INTEGER NOT NULL,"
+    " error TEXT, tries INTEGER NOT NULL, again_ms INTEGER NOT NULL,"
+    " started_ms INTEGER NOT NULL, ended_ms INTEGER NOT NULL, synced_ms INTEGER NOT NULL,"
+    " seen TEXT,"
+    " PRIMARY KEY (tenant, sandbox)"
+    ") STRICT, WITHOUT ROWID;"
+    "CREATE INDEX syncs_again ON syncs (again_ms) WHERE again_ms > 0;"
+    // What is to go from the store: keys, or all below one that ends with '/'. Written together
+    // with what made it useless, so that nothing is forgotten, whatever is down.
+    "CREATE TABLE doomed ("
+    " seq INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL"
+    ") STRICT;"
+    "CREATE TRIGGER backups_gone AFTER DELETE ON backups BEGIN"
+    " INSERT INTO doomed (key) SELECT name || '/backups/' || old.id || '/' FROM tenants"
+    "  WHERE number = old.tenant;"
+    " END;"
+    // The only copy of a disk goes with the sandbox.
+    "CREATE TRIGGER sandboxes_archived AFTER DELETE ON sandboxes WHEN old.archive IS NOT NULL BEGIN"
+    " DELETE FROM backups WHERE tenant = old.tenant AND id = old.archive;"
+    " END;"
+    "ALTER TABLE results ADD COLUMN stored INTEGER NOT NULL DEFAULT 0;"
+    "CREATE INDEX results_unstored ON results (seq) WHERE stored = 0 AND state = 2;"
+    "CREATE TRIGGER results_gone AFTER DELETE ON results WHEN old.stored <> 0 BEGIN"
+    " INSERT INTO doomed (key) SELECT name || '/results/' || old.id || '/' FROM tenants"
+    "  WHERE number = old.tenant;"
+    " END;",
+
+    // Addresses that have their permission within. It ends with the sandbox, and with the token
+    // that it was asked for with.
+    "CREATE TABLE urls ("
+    " id TEXT PRIMARY KEY,"
+    " hash BLOB NOT NULL UNIQUE,"
+    " sandbox INTEGER NOT NULL REFERENCES sandboxes (number) ON DELETE CASCADE,"
+    " token TEXT," // NULL: no token was asked for
+    " rate INTEGER NOT NULL,"
+    " created_ms INTEGER NOT NULL, expires_ms INTEGER NOT NULL"
+    ") STRICT;"
+    "CREATE INDEX urls_of ON urls (sandbox);"
+    "CREATE INDEX urls_by ON urls (token) WHERE token IS NOT NULL;"
+    "CREATE INDEX urls_age ON urls (expires_ms) WHERE expires_ms > 0;"
+    "CREATE TRIGGER urls_of_token AFTER DELETE ON tokens BEGIN"
+    " DELETE FROM urls WHERE token = old.id;"
+    " END;",
+
+    "ALTER TABLE processes ADD COLUMN note TEXT;"
+    "ALTER TABLE sessions ADD COLUMN timeout_ms INTEGER NOT NULL DEFAULT 0;",
+
+    // Of which sandbox, among those that have had its id one after the other; 0: not known. Those
+    // that are there are of the one that has it now, unless they are older than that.
+    "ALTER TABLE backups ADD COLUMN number INTEGER NOT NULL DEFAULT 0;"
+    "UPDATE backups SET number = ifnull((SELECT s.number FROM sandboxes AS s"
+    " WHERE s.tenant = backups.tenant AND s.id = backups.sandbox"
+    " AND s.created_ms <= backups.created_ms), 0);",
 };
 
 enum { VERSION = sizeof steps / sizeof steps[0] };

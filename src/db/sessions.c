@@ -3,7 +3,7 @@
 
 #include "db/db-internal.h"
 
-#define COLUMNS "sandbox, id, cwd, env, box, exec, created_ms, used_ms"
+#define COLUMNS "sandbox, id, cwd, env, box, exec, timeout_ms, created_ms, used_ms"
 
 void session_row_done(struct session_row *row)
 {
@@ -22,6 +22,7 @@ static void read_row(struct call *call, void *ret_row)
     row->env = get_text(call);
     row->box = get_int(call);
     row->exec = get_int(call);
+    row->timeout_ms = get_int(call);
     row->created_ms = get_int(call);
     row->used_ms = get_int(call);
 }
@@ -37,7 +38,7 @@ int db_session_put(struct db *db, const struct session_row *row, struct err *err
 {
     auto_call call;
     if (call_start(&call, db, STMT_SESSION_PUT,
-                   "REPLACE INTO sessions (" COLUMNS ") VALUES (?,?,?,?,?,?,?,?)", err) < 0)
+                   "REPLACE INTO sessions (" COLUMNS ") VALUES (?,?,?,?,?,?,?,?,?)", err) < 0)
         return -1;
     put_int(&call, row->sandbox);
     put_text(&call, row->id);
@@ -45,6 +46,7 @@ int db_session_put(struct db *db, const struct session_row *row, struct err *err
     put_text(&call, row->env != NULL ? row->env : "{}");
     put_int(&call, row->box);
     put_int(&call, row->exec);
+    put_int(&call, row->timeout_ms);
     put_int(&call, row->created_ms);
     put_int(&call, row->used_ms);
     if (call_run(&call, err) == 0)

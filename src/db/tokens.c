@@ -70,6 +70,16 @@ int db_token_by_hash(struct db *db, const uint8_t *hash, struct token_row *ret, 
     return call_row(&call, &kind, ret, err);
 }
 
+int db_token_by_id(struct db *db, const char *id, struct token_row *ret, struct err *err)
+{
+    auto_call call;
+    if (call_start(&call, db, STMT_TOKEN_BY_ID, "SELECT " COLUMNS " FROM tokens WHERE id = ?",
+                   err) < 0)
+        return -1;
+    put_text(&call, id);
+    return call_row(&call, &kind, ret, err);
+}
+
 int db_token_revoke(struct db *db, const char *id, struct err *err)
 {
     auto_call call;

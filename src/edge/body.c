@@ -114,6 +114,12 @@ static void *own(struct body *body, void *p)
     return p;
 }
 
+void body_keep(struct body *body, void *p)
+{
+    if (p != NULL && own(body, p) == NULL)
+        abort();
+}
+
 static int no_memory(struct err *err)
 {
     return err_set(err, ERR_EXHAUSTED, "no memory for the body");
@@ -127,6 +133,18 @@ void body_done(struct body *body)
     free(body->values);
     json_decref(body->tree);
     *body = (struct body){0};
+}
+
+// The field, from the inside out.
+static void blame(struct body *body, enum body_wrong wrong, const char *name)
+{
+    struct body_fault *fault = &body->fault;
+    char inner[sizeof fault->field];
+    memcpy(inner, fault->field, sizeof inner);
+    (void)snprintf(fault->field, sizeof fault->field, "%.40s%s%.50s", name,
+                   inner[0] != '\0' ? "." : "", inner);
+    if (fault->wrong == BODY_FINE)
+        fault->wrong = wrong;
 }
 
 // -- one value
@@ -345,6 +363,13 @@ static int read_json(struct body *body, const struct field *f, const json_t *val
 static int read_object(struct body *body, const struct schema *schema, json_t *object, char *at,
                        struct err *err);
 
+static void blame_entry(struct body *body, size_t i)
+{
+    char number[24];
+    (void)snprintf(number, sizeof number, "%zu", i);
+    blame(body, BODY_INVALID, number);
+}
+
 static int read_objects(struct body *body, const struct field *f, json_t *value,
                         struct body_objects *ret, struct err *err)
 {
@@ -361,8 +386,10 @@ static int read_objects(struct body *body, const struct field *f, json_t *value,
         json_t *item = json_array_get(value, i);
         int r = json_is_object(item) ? read_object(body, f->sub, item, items + i * size, err)
                                      : expected(err, "an object");
-        if (r < 0)
+        if (r < 0) {
+            blame_entry(body, i);
             return err_wrap(err, "entry %zu", i);
+        }
     }
     *ret = (struct body_objects){.items = items, .n = n};
     return 0;
@@ -461,6 +488,21 @@ static void read_null(const struct field *f, char *at)
     }
 }
 
+static int check_required(struct body *body, const struct schema *schema, const json_t *object,
+                          struct err *err)
+{
+    for (size_t i = 0; i < schema->n; i++) {
+        const struct field *f = &schema->fields[i];
+        const json_t *value = f->required ? json_object_get(object, f->name) : NULL;
+        if (!f->required || (value != NULL && !json_is_null(value)))
+            continue;
+        blame(body, BODY_MISSING, f->name);
+        return value != NULL ? err_set(err, ERR_INVALID, "%s: must not be null", f->name)
+                             : err_set(err, ERR_INVALID, "field '%s' is missing", f->name);
+    }
+    return 0;
+}
+
 static int read_object(struct body *body, const struct schema *schema, json_t *object, char *at,
                        struct err *err)
 {
@@ -469,24 +511,23 @@ static int read_object(struct body *body, const struct schema *schema, json_t *o
     json_object_foreach(object, name, value)
     {
         const struct field *f = find(schema, name);
-        if (f == NULL)
+        if (f == NULL && schema->lenient)
+            continue;
+        if (f == NULL) {
+            blame(body, BODY_UNKNOWN, name);
             return unknown(schema, name, err);
+        }
         if (json_is_null(value) && f->type != FIELD_LATER && f->type != FIELD_FIXED) {
             if (f->nullable)
                 read_null(f, at + f->at);
             continue;
         }
-        if (read_value(body, f, value, at + f->at, err) < 0)
+        if (read_value(body, f, value, at + f->at, err) < 0) {
+            blame(body, BODY_INVALID, f->name);
             return err_wrap(err, "%s", f->name);
+        }
     }
-    for (size_t i = 0; i < schema->n; i++) {
-        const struct field *f = &schema->fields[i];
-        if (f->required && json_is_null(json_object_get(object, f->name)))
-            return err_set(err, ERR_INVALID, "%s: must not be null", f->name);
-        if (f->required && json_object_get(object, f->name) == NULL)
-            return err_set(err, ERR_INVALID, "field '%s' is missing", f->name);
-    }
-    return 0;
+    return check_required(body, schema, object, err);
 }
 
 int body_read(struct body *body, const struct schema *schema, const char *data, size_t len,
@@ -496,11 +537,14 @@ int body_read(struct body *body, const struct schema *schema, const char *data, 
     if (body->values == NULL)
         return no_memory(err);
     body->tree = is_blank(data, len) ? json_object() : parse(data, len, err);
-    if (body->tree == NULL || read_object(body, schema, body->tree, body->values, err) < 0) {
-        body_done(body);
-        return -1;
-    }
-    return 0;
+    if (body->tree != NULL && read_object(body, schema, body->tree, body->values, err) == 0)
+        return 0;
+    struct body_fault fault = body->fault;
+    if (body->tree == NULL)
+        fault.wrong = BODY_UNREADABLE;
+    body_done(body);
+    body->fault = fault;
+    return -1;
 }
 
 bool body_has(const struct body *body, const char *name)

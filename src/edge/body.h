@@ -2,7 +2,9 @@
 // JSON bodies by table. A request type is a struct and a table of its fields; reading a body checks
 // it against the table and fills the struct, and the OpenAPI description is written from the same
 // table. Strict: one JSON object in UTF-8, no name twice, none unknown, each of its type; the error
-// names the field and says what would do. Nothing of a body that is refused is used.
+// names the field and says what would do. Nothing of a body that is refused is used. A `lenient`
+// table is one of somebody else's protocol, whose clients send more than is known here: other names
+// are skipped.
 //
 //     struct make { const char *id; struct body_int memory; };
 //     static const struct field make_fields[] = {
@@ -63,7 +65,8 @@ struct schema {
     const char *name; // in OpenAPI: "CreateSandbox"
     const struct field *fields;
     size_t n;
-    size_t size; // of the struct
+    size_t size;  // of the struct
+    bool lenient; // unknown fields are skipped; of the tables below it, `sub`, each says so itself
 };
 
 // A row of a table, FIELD("id", FIELD_STRING, offsetof(...), .max = 128). (A macro also because
@@ -73,10 +76,10 @@ struct schema {
         .name = (field_name), .type = (field_type), .at = (offset), __VA_ARGS__                    \
     }
 
-#define SCHEMA(schema_name, struct_type, table)                                                    \
+#define SCHEMA(schema_name, struct_type, table, ...)                                               \
     {                                                                                              \
         .name = (schema_name), .fields = (table), .n = sizeof(table) / sizeof *(table),            \
-        .size = sizeof(struct_type)                                                                \
+        .size = sizeof(struct_type), __VA_ARGS__                                                   \
     }
 
 struct body_bytes {
@@ -107,18 +110,34 @@ struct body_user {
     bool given;
 };
 
+// What is wrong with a body that was refused, for those who tell it in a form of their own.
+enum body_wrong {
+    BODY_FINE,
+    BODY_UNREADABLE, // not a JSON object
+    BODY_MISSING,    // a field that there must be
+    BODY_UNKNOWN,    // one that there is not
+    BODY_INVALID,    // one of another type, or out of its bounds
+};
+struct body_fault {
+    enum body_wrong wrong;
+    char field[96]; // "options.depth", "files.0.path"; "" when it is about the whole
+};
+
 // Owns what the struct points to.
 struct body {
     void *values; // the struct; zeros where nothing was given
     void *tree;
     void **owned;
     size_t n_owned;
+    struct body_fault fault; // of the last body_read; stays when it failed
 };
 
 // An empty body is {}. 0, or -1 with ERR_INVALID or ERR_EXHAUSTED; then nothing is owned.
 int body_read(struct body *body, const struct schema *schema, const char *data, size_t len,
               struct err *err);
-void body_done(struct body *body);                        // takes zeros
+void body_done(struct body *body); // takes zeros
+// Memory that is freed with it: of what a handler puts in the place of something in the struct.
+void body_keep(struct body *body, void *p);
 bool body_has(const struct body *body, const char *name); // it was sent, and not as null
 // The body in canonical form (names in order, no spaces) without one of its members, in pieces. 0,
 // or -1 when `fn` did not answer 0.

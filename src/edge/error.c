@@ -2,6 +2,7 @@
 #include "edge/error.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -71,6 +72,9 @@ static const struct {
                                "Too many requests with this token, or to the model."                          },
     [ERROR_HEADERS_TOO_LARGE] = {431, "HEADERS_TOO_LARGE",      "Too many header lines or bytes."               },
     [ERROR_INTERNAL] = {500, "INTERNAL_ERROR",         "Cay misbehaved; its log has the request id."   },
+    [ERROR_STORE_DAMAGED] =
+        {500, "STORE_DAMAGED",
+                               "What is in the store is not what was written; nothing was changed by it."     },
     [ERROR_NOT_IMPLEMENTED] = {501, "NOT_IMPLEMENTED",        "This machine or version cannot do it."         },
     [ERROR_LANGUAGE_MISSING] =
         {501, "LANGUAGE_MISSING",
@@ -86,6 +90,9 @@ static const struct {
         {503, "MISSING_API_KEY",
                                "There is no key for the model's API; the message says how to set one."        },
     [ERROR_UNAVAILABLE] = {503, "UNAVAILABLE",            "Not now: try again after Retry-After seconds." },
+    [ERROR_STORE_UNAVAILABLE] =
+        {503, "STORE_UNAVAILABLE",
+                               "The store is down, full or does not take the credentials: try later."         },
     [ERROR_NO_SPACE] = {507, "NO_SPACE",
                                "The sandbox's disk is full: delete something, or give it more."               },
 };
@@ -131,6 +138,15 @@ enum error_kind error_of(enum err_code code)
         break;
     }
     return ERROR_INTERNAL;
+}
+
+enum error_kind error_of_err(const struct err *err)
+{
+    if (err->code == ERR_UNAVAILABLE && err->sys_errno == EREMOTEIO)
+        return ERROR_STORE_UNAVAILABLE;
+    if (err->code == ERR_INTERNAL && err->sys_errno == EBADMSG)
+        return ERROR_STORE_DAMAGED;
+    return error_of(err->code);
 }
 
 void error_write(struct buf *buf, enum error_kind kind, const char *message, const char *request_id,

@@ -50,12 +50,14 @@ enum error_kind {
     ERROR_RATE_LIMITED,
     ERROR_HEADERS_TOO_LARGE,
     ERROR_INTERNAL,
+    ERROR_STORE_DAMAGED,
     ERROR_NOT_IMPLEMENTED,
     ERROR_LANGUAGE_MISSING,
     ERROR_GIT_CLONE_FAILED,
     ERROR_BAD_GATEWAY,
     ERROR_MODEL_FAILED,
     ERROR_UNAVAILABLE,
+    ERROR_STORE_UNAVAILABLE,
     ERROR_MISSING_API_KEY,
     ERROR_MODEL_TIMEOUT,
     ERROR_NO_SPACE,
@@ -66,6 +68,8 @@ unsigned error_status(enum error_kind kind);
 const char *error_name(enum error_kind kind);    // "NOT_FOUND"
 const char *error_meaning(enum error_kind kind); // a sentence, for the documentation
 enum error_kind error_of(enum err_code code);
+// The same, but what says that the store is at fault (saved_blame_store) has kinds of its own.
+enum error_kind error_of_err(const struct err *err);
 
 // Appends the body. `request_id` and `details` (a JSON object) may be NULL.
 void error_write(struct buf *buf, enum error_kind kind, const char *message, const char *request_id,

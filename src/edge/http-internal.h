@@ -98,6 +98,7 @@ struct http_request {
     bool is_old;       // HTTP/1.0
     uint64_t born;     // tick
     uint64_t room;     // of the server's `bodies`
+    uint64_t owner;    // who has sent it; 0: nobody known
     struct buf target;
     struct buf body;
     struct buf headers; // name NUL value NUL ...
@@ -124,6 +125,7 @@ struct http_server {
     http_handler_fn handler;
     http_raw_fn is_raw;
     http_known_fn is_known;
+    http_refusal_fn refusal;
     void *data;
     unsigned idle_seconds;
     struct listener *listeners;

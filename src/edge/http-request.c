@@ -292,6 +292,18 @@ static enum error_kind kind_of(unsigned status)
     }
 }
 
+static unsigned write_refusal(const struct http_request *req, const char *why, const char *id,
+                              struct buf *ret)
+{
+    const struct http_server *server = req->server;
+    const struct frame *frame = &req->conn->frame;
+    enum error_kind kind = kind_of(frame->status);
+    if (server->refusal != NULL)
+        return server->refusal(server->data, frame->peek.target, kind, why, id, ret);
+    error_write(ret, kind, why, id, NULL);
+    return error_status(kind);
+}
+
 static void refuse(struct http_request *req)
 {
     const struct frame *frame = &req->conn->frame;
@@ -301,12 +313,12 @@ static void refuse(struct http_request *req)
     const char *why = frame->why != NULL ? frame->why : "the message is not HTTP/1.1";
     randombytes_buf(random, sizeof random);
     (void)sodium_bin2hex(id, sizeof id, random, sizeof random);
-    buf_init(&body, 1024);
-    error_write(&body, kind_of(frame->status), why, id, NULL);
+    buf_init(&body, 4096);
+    unsigned status = write_refusal(req, why, id, &body);
     log_line(LOG_DEBUG, "message refused", "req", id, "peer", http_peer(req), "why", why, NULL);
     req->phase = PHASE_WORK;
     http_add_header(req, "X-Request-Id", id);
-    http_reply_close(req, error_status(kind_of(frame->status)), "application/json", &body);
+    http_reply_close(req, status, "application/json", &body);
 }
 
 // --- steps
@@ -360,9 +372,28 @@ static void work_raw(struct http_request *req)
 
 // --- bodies that are kept
 
+void http_set_owner(struct http_request *req, uint64_t owner)
+{
+    req->owner = owner;
+}
+
+// Bodies of the same owner's other requests.
+static uint64_t room_of_others(const struct http_request *req)
+{
+    uint64_t bytes = 0;
+    const struct http_request *other;
+    TAILQ_FOREACH(other, &req->server->requests, all)
+    bytes += other != req && other->owner == req->owner ? other->room : 0;
+    return bytes;
+}
+
+// Half is for the others: whoever sends what is never taken takes nothing from them.
 static bool has_room(const struct http_request *req, uint64_t bytes)
 {
-    return bytes <= EDGE_BODY_FREE || req->server->bodies - req->room + bytes <= EDGE_BODIES_MAX;
+    uint64_t all = req->server->bodies - req->room + bytes, share = EDGE_BODIES_MAX / 2;
+    if (bytes <= EDGE_BODY_FREE || all <= share)
+        return true;
+    return all <= EDGE_BODIES_MAX && room_of_others(req) + bytes <= share;
 }
 
 // As bytes come: whoever only says that they will takes nothing from others.

@@ -237,6 +237,7 @@ static struct http_server *server_new(const struct http_config *config)
     server->handler = config->handler;
     server->is_raw = config->is_raw;
     server->is_known = config->is_known;
+    server->refusal = config->refusal;
     server->data = config->data;
     server->idle_seconds = config->idle_seconds != 0 ? config->idle_seconds : EDGE_IDLE_SECONDS;
     server->conns_max = most_conns();

@@ -17,6 +17,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "edge/error.h"
 #include "edge/http-peek.h"
 
 enum http_method {
@@ -49,16 +50,23 @@ typedef bool (*http_raw_fn)(void *data, const struct http_peek *peek);
 
 // Whether a request may send a body of more than EDGE_BODY_FREE, which is kept until it is
 // answered: a stranger would fill the memory before anybody asks for a name. The handler of one
-// that may not is called at once, without its body, and refuses it. May set the context.
+// that may not is called at once, without its body, and refuses it. May set the context, and whose
+// it is.
 typedef bool (*http_known_fn)(void *data, struct http_request *req);
+
+// Writes the body of a message's refusal that comes before any handler: too large a body, say.
+// `target` is what is known of it, "" if nothing. Answers its status.
+typedef unsigned (*http_refusal_fn)(void *data, const char *target, enum error_kind kind,
+                                    const char *message, const char *request_id, struct buf *ret);
 
 struct http_config {
     uv_loop_t *loop;
     const struct http_listener *listeners;
     unsigned n_listeners;
     http_handler_fn handler;
-    http_raw_fn is_raw;     // NULL: no request is
-    http_known_fn is_known; // NULL: everybody is
+    http_raw_fn is_raw;      // NULL: no request is
+    http_known_fn is_known;  // NULL: everybody is
+    http_refusal_fn refusal; // NULL: as error_write has it
     void *data;
     unsigned idle_seconds; // 0: EDGE_IDLE_SECONDS; for tests
 };
@@ -107,6 +115,7 @@ void http_stream_write(struct http_request *req, const void *data, size_t len);
 size_t http_stream_queued(const struct http_request *req);
 void http_on_drain(struct http_request *req, http_close_fn fn, void *data);
 void http_stream_end(struct http_request *req);
+void http_stream_cut(struct http_request *req); // ends it as if the client had gone
 
 void http_on_close(struct http_request *req, http_close_fn fn, void *data); // NULL: nobody any more
 
@@ -145,3 +154,6 @@ void http_taken_head(const struct http_taken *taken, unsigned status, struct buf
 // is over, however it ended).
 void http_set_context(struct http_request *req, void *context, http_close_fn free_fn);
 void *http_context(const struct http_request *req);
+// Whose it is, by a number of the layer's own: large bodies of one, and those of nobody (0), take
+// at most half of the room that there is for them.
+void http_set_owner(struct http_request *req, uint64_t owner);

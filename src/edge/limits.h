@@ -12,7 +12,7 @@ enum {
     EDGE_REPLY_HEADERS_MAX = 2 * 1024,   // what an answer may add of its own
     EDGE_BODY_MAX = 32 * 1024 * 1024,    // of a JSON request: 413
     EDGE_BODY_FREE = 16 * 1024,          // more than this only from those who are known (401),
-    EDGE_BODIES_MAX = 256 * 1024 * 1024, // and of all of these together: 503
+    EDGE_BODIES_MAX = 256 * 1024 * 1024, // and of all of these together, of one half of it: 503
     EDGE_STRANGER_MAX = 2 * 1024 * 1024, // of a body that has its token within: 401
     EDGE_STRANGERS_MAX = 8,              // bodies above EDGE_BODY_FREE that are read so at a time
     EDGE_JSON_DEPTH_MAX = 32,
@@ -24,7 +24,9 @@ enum {
     EDGE_LINGER_MS = 2000,    // a refused client may go on sending for so long, to hear why
     EDGE_LINGERING_MAX = 64,  // clients at a time
     EDGE_KEEPALIVE_IDLE = 30, // seconds of silence before TCP asks whether the other side is there
-    EDGE_STREAM_QUEUE_MAX = 256 * 1024,     // of a slow reader's stream, before its writer waits
+    EDGE_SMALL_BODY = 256 * 1024,       // of one that may be left in the socket: a smaller one is
+                                        // collected in memory, which is faster, and keeps it simple
+    EDGE_STREAM_QUEUE_MAX = 256 * 1024, // of a slow reader's stream, before its writer waits
     EDGE_STREAM_HARD_MAX = 4 * 1024 * 1024, // a writer that does not wait loses the stream here
     EDGE_NAME_MAX = 128,                    // ids of sandboxes, sessions, processes
     EDGE_ARGS_MAX = 1024,                   // argv

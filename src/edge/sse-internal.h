@@ -11,4 +11,3 @@ int sse_format(struct buf *buf, const char *id, const char *event, const char *d
 // Bytes (they live for ever) that a reader ignores: sent when the other side has closed its
 // sending half, because a reader that has left answers them with a reset.
 void http_stream_probe(struct http_request *req, const char *text);
-void http_stream_cut(struct http_request *req); // ends it as if the client had gone

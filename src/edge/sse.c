@@ -75,8 +75,10 @@ void sse_long_begin(struct http_request *req, const char *id, const char *event)
 {
     auto_buf head;
     buf_init(&head, 1024);
-    append_field(&head, "id: ", id);
-    append_field(&head, "event: ", event);
+    if (id != NULL)
+        append_field(&head, "id: ", id);
+    if (event != NULL)
+        append_field(&head, "event: ", event);
     (void)buf_append_str(&head, "data: ");
     http_stream_probe(req, NULL); // it would end the event
     http_stream_write(req, head.data, head.len);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What one request of a box to a model uses: read off its answer as that passes (model/meter.h),
 // counted against the sandbox's budget while it runs, and written down when it is over, however it
-// ended. Nobody is believed: neither the box about what it asked for, nor an upstream, which may be
-// a tenant's own, about what it has used.
+// ended: of an answer that comes to its end, before its last bytes go on to the box, so that no
+// whole answer is without its price, whenever we are killed. Nobody is believed: neither the box
+// about what it asked for, nor an upstream, which may be a tenant's own, about what it has used.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,7 +91,7 @@ static void guess(const struct bill *bill, struct meter_reading *reading)
 
 // --- while it runs
 
-// Whether there is more to come of it.
+// Whether the message has come to its end.
 static bool count(struct conn *conn)
 {
     struct bill *bill = conn->bill;
@@ -103,7 +104,7 @@ static bool count(struct conn *conn)
     running->tokens += tokens - bill->tokens;
     bill->cost = cost;
     bill->tokens = tokens;
-    return bill->streams && !reading.is_final;
+    return reading.is_final;
 }
 
 void bill_open(struct conn *conn, const struct model_access *access, bool counts)
@@ -189,8 +190,13 @@ int bill_payload(void *data, enum exchange_way way, const void *bytes, size_t le
     if (bill->told == NULL)
         return 0;
     meter_feed(bill->told, bytes, len);
-    // An answer that is paid for is let through; one that would go on is not.
-    return count(conn) && gate_is_over(conn->outlet);
+    // An answer that is paid for is let through; one that would go on is not. Its end as HTTP may
+    // be long in coming: whoever asked does not wait for it.
+    if (count(conn)) {
+        bill_end(conn);
+        return 0;
+    }
+    return bill->streams && gate_is_over(conn->outlet);
 }
 
 // --- the end

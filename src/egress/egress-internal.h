@@ -100,7 +100,7 @@ void outlet_unref(struct outlet *outlet);
 void outlet_conn_ended(struct outlet *outlet);                        // there is room for another
 bool outlet_is_limited(const struct outlet *outlet);                  // maxBytes or bytesPerSecond
 bool outlet_is_used_up(const struct outlet *outlet);                  // maxBytes
-bool outlet_may_use(const struct outlet *outlet, const char *secret); // is in its list
+bool outlet_may_use(const struct outlet *outlet, const char *secret); // is in its list, or lent
 void outlet_drop_poll(uv_poll_t **poll);
 uv_poll_t *outlet_make_poll(struct outlet *outlet, int fd); // NULL: it cannot be watched
 // Accepts what waits on a listener, as far as there is room; 0, or -errno: not for a while.

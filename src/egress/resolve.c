@@ -123,6 +123,39 @@ static void free_resolver(struct resolver *r)
     free(r);
 }
 
+static void *thread_main(void *arg);
+
+// Signals are the loop's thread's.
+static void add_thread(struct resolver *r)
+{
+    sigset_t all, before;
+    pthread_attr_t attr;
+    pthread_t thread;
+    if (r->n_threads == THREADS)
+        return;
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    (void)pthread_attr_init(&attr);
+    (void)pthread_attr_setstacksize(&attr, STACK);
+    (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    if (pthread_create(&thread, &attr, thread_main, r) == 0)
+        r->n_threads++;
+    (void)pthread_attr_destroy(&attr);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+// Somebody for the questions that wait. Who idles may have been called before and not have come
+// yet: whoever takes a question and leaves others calls the next.
+static void call_somebody(struct resolver *r)
+{
+    if (r->first == NULL)
+        return;
+    if (r->n_idle > 0)
+        (void)pthread_cond_signal(&r->wake);
+    else
+        add_thread(r);
+}
+
 static void *thread_main(void *arg)
 {
     struct resolver *r = arg;
@@ -135,6 +168,7 @@ static void *thread_main(void *arg)
             r->n_idle--;
             continue;
         }
+        call_somebody(r);
         (void)pthread_mutex_unlock(&r->lock);
         ask(q);
         (void)pthread_mutex_lock(&r->lock);
@@ -148,25 +182,6 @@ static void *thread_main(void *arg)
     if (last)
         free_resolver(r);
     return NULL;
-}
-
-// Signals are the loop's thread's.
-static void more_threads(struct resolver *r)
-{
-    sigset_t all, before;
-    pthread_attr_t attr;
-    pthread_t thread;
-    if (r->n_idle > 0 || r->n_threads == THREADS)
-        return;
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    (void)pthread_attr_init(&attr);
-    (void)pthread_attr_setstacksize(&attr, STACK);
-    (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    if (pthread_create(&thread, &attr, thread_main, r) == 0)
-        r->n_threads++;
-    (void)pthread_attr_destroy(&attr);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 // --- the loop
@@ -193,8 +208,7 @@ static bool settle(struct resolver *r, struct resolve *q)
     line->running--;
     bool left = line->left && line->running == 0;
     circle_push(r, line);
-    if (r->first != NULL)
-        (void)pthread_cond_signal(&r->wake);
+    call_somebody(r);
     (void)pthread_mutex_unlock(&r->lock);
     return left;
 }
@@ -321,8 +335,7 @@ struct resolve *resolve_start(struct resolve_line *line, const char *name, resol
     line->last = q;
     line->waiting++;
     circle_push(r, line);
-    more_threads(r);
-    (void)pthread_cond_signal(&r->wake);
+    call_somebody(r);
     (void)pthread_mutex_unlock(&r->lock);
     count(r, 1);
     return q;

@@ -30,9 +30,17 @@ enum {
 #define KEY_FILE     "secret.key"
 #define KEY_FILE_NEW "secret.key.new"
 
+struct loan {
+    struct loan *next;
+    int64_t sandbox;
+    char name[SECRET_NAME_MAX];
+    struct secret_row row; // sealed, as if it were stored
+};
+
 struct secrets {
     struct db *db;
     uint8_t *key; // in guarded memory that is locked and not dumped, as far as the machine lets us
+    struct loan *loans;
 };
 
 // -- the key
@@ -200,10 +208,20 @@ int secrets_open(struct db *db, int dir_fd, struct secrets **ret, struct err *er
     return 0;
 }
 
+static void loan_end(struct loan **at)
+{
+    struct loan *loan = *at;
+    *at = loan->next;
+    secret_row_done(&loan->row);
+    free(loan);
+}
+
 void secrets_close(struct secrets *secrets)
 {
     if (secrets == NULL)
         return;
+    while (secrets->loans != NULL)
+        loan_end(&secrets->loans);
     sodium_free(secrets->key); // wipes it
     free(secrets);
 }
@@ -305,6 +323,50 @@ int secrets_delete(struct secrets *secrets, int64_t tenant, const char *name, st
     return db_secret_del(secrets->db, tenant, name, err);
 }
 
+// -- lending
+
+static struct loan **find_loan(struct secrets *secrets, int64_t sandbox, const char *name)
+{
+    struct loan **at = &secrets->loans;
+    while (*at != NULL && ((*at)->sandbox != sandbox || strcmp((*at)->name, name) != 0))
+        at = &(*at)->next;
+    return at;
+}
+
+int secrets_lend(struct secrets *secrets, int64_t tenant, const struct secret_put *put,
+                 struct err *err)
+{
+    struct secret_row row = {.tenant = tenant};
+    if (fill_row(put, &row, err) < 0) {
+        secret_row_done(&row);
+        return -1;
+    }
+    struct loan *loan = calloc(1, sizeof *loan);
+    if (loan == NULL)
+        abort();
+    seal(secrets, put->value, put->value_len, &row);
+    *loan = (struct loan){.next = secrets->loans, .sandbox = put->sandbox, .row = row};
+    (void)snprintf(loan->name, sizeof loan->name, "%s", put->name);
+    secrets->loans = loan;
+    return 0;
+}
+
+void secrets_take_back(struct secrets *secrets, int64_t sandbox, const char *name)
+{
+    struct loan **at = find_loan(secrets, sandbox, name);
+    if (*at != NULL)
+        loan_end(at);
+}
+
+bool secrets_is_lent(const struct secrets *secrets, int64_t sandbox, const char *name)
+{
+    for (const struct loan *loan = secrets->loans; loan != NULL; loan = loan->next) {
+        if (loan->sandbox == sandbox && strcmp(loan->name, name) == 0)
+            return true;
+    }
+    return false;
+}
+
 // -- using
 
 static size_t base64_len(size_t n)
@@ -372,6 +434,9 @@ int secrets_get_for(struct secrets *secrets, int64_t tenant, int64_t sandbox, co
                     struct secret *ret, struct err *err)
 {
     char own[OWN_NAME_MAX];
+    const struct loan *loan = *find_loan(secrets, sandbox, name);
+    if (loan != NULL)
+        return open_row(secrets, &loan->row, ret, err) < 0 ? -1 : 1;
     own_name(sandbox, name, own);
     int r = secrets_get(secrets, tenant, own, ret, err);
     return r != 0 ? r : secrets_get(secrets, tenant, name, ret, err);

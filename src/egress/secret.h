@@ -41,6 +41,14 @@ int secrets_put(struct secrets *secrets, int64_t tenant, const struct secret_put
 int secrets_delete(struct secrets *secrets, int64_t tenant, const char *name,
                    struct err *err); // 1, 0
 
+// Lends one to a sandbox (put->sandbox), in memory alone and for a moment: it is as if it had one
+// of that name of its own, and in its list. Checks as secrets_put does. Whoever lends takes it
+// back.
+int secrets_lend(struct secrets *secrets, int64_t tenant, const struct secret_put *put,
+                 struct err *err);
+void secrets_take_back(struct secrets *secrets, int64_t sandbox, const char *name);
+bool secrets_is_lent(const struct secrets *secrets, int64_t sandbox, const char *name);
+
 // One as it is used: where it goes and the whole header line's value, in memory that is wiped by
 // secret_done and that a core dump does not have.
 struct secret {

@@ -76,6 +76,12 @@ static bool is_below(const char *url, const char *upstream)
 
 // Git asks NAME.cay in the upstream's place, where the credential is put in on the way; what it
 // writes down is the URL as it was given.
+static void put_rewrite(struct plan *plan, const char *secret, const char *upstream)
+{
+    (void)snprintf(plan->rewrite, sizeof plan->rewrite, "url.http://%s.cay/.insteadOf=%s/", secret,
+                   upstream);
+}
+
 static int use_secret(struct db *db, const char *secret, const struct sandbox_row *row,
                       struct plan *plan, struct err *err)
 {
@@ -89,8 +95,7 @@ static int use_secret(struct db *db, const char *secret, const struct sandbox_ro
         (void)err_set(err, ERR_INVALID, "secret: there is no secret '%s' any more", secret);
     if (found > 0) {
         if (is_below(plan->cloned.url, stored.upstream))
-            (void)snprintf(plan->rewrite, sizeof plan->rewrite, "url.http://%s.cay/.insteadOf=%s/",
-                           secret, stored.upstream);
+            put_rewrite(plan, secret, stored.upstream);
         else
             found = err_set(err, ERR_INVALID,
                             "secret: '%s' is for %.120s, and the repository is not there", secret,
@@ -154,6 +159,11 @@ static int check_for(struct db *db, const struct sandbox_row *row, const struct 
         return refuse(ret, error_of(err.code), "", &err);
     if (clone->secret == NULL && check_network(&plan->parts, row, &err) < 0)
         return refuse(ret, ERROR_GIT_NETWORK_DENIED, "", &err);
+    if (clone->lent != NULL) {
+        char origin[URL_ORIGIN_MAX];
+        (void)url_origin(&plan->parts, origin);
+        put_rewrite(plan, clone->lent, origin);
+    }
     return 0;
 }
 

@@ -30,8 +30,11 @@ struct git_fault {
 
 struct git_clone {                           // texts are copied
     const char *url, *branch, *dir, *secret; // NULL but for url: not given
-    int64_t depth, timeout_ms;               // 0: not given
-    const char *url_field; // a literal: what the request calls `url`; NULL: "repoUrl"
+    // The name of one that was lent to the sandbox for this (secrets_lend), with the URL's origin
+    // as its upstream; NULL: none. Not with `secret`.
+    const char *lent;
+    int64_t depth, timeout_ms; // 0: not given
+    const char *url_field;     // a literal: what the request calls `url`; NULL: "repoUrl"
 };
 
 struct git_cloned {

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -139,8 +138,7 @@ static int copy_file(const struct job *job, int from, const char *name, int to, 
 
 static int make_link(const char *target, int to, const char *to_name, bool replace)
 {
-    char temp[32];
-    uint64_t number = 0;
+    char temp[HAND_PASSING_SIZE];
     struct stat st;
     if (symlinkat(target, to, to_name) == 0)
         return 0;
@@ -148,8 +146,7 @@ static int make_link(const char *target, int to, const char *to_name, bool repla
         return -errno;
     if (fstatat(to, to_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode))
         return -EISDIR;
-    (void)getrandom(&number, sizeof number, GRND_NONBLOCK);
-    (void)snprintf(temp, sizeof temp, ".cay-%016llx", (unsigned long long)number);
+    hand_passing_name(temp);
     if (symlinkat(target, to, temp) < 0)
         return -errno;
     if (renameat(to, temp, to, to_name) == 0)

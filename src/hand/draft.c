@@ -8,7 +8,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -73,18 +72,11 @@ int hand_place(const char *path, bool make_parents, struct hand_place *ret)
 
 // --- the file
 
-static void name_temp(char *ret, size_t size)
-{
-    uint64_t number = 0;
-    (void)getrandom(&number, sizeof number, GRND_NONBLOCK);
-    (void)snprintf(ret, size, ".cay-%016llx", (unsigned long long)number);
-}
-
 // On file systems that know no files without names.
 static int open_named(struct hand_draft *draft)
 {
     for (int tries = 0; tries < TRIES_MAX; tries++) {
-        name_temp(draft->temp, sizeof draft->temp);
+        hand_passing_name(draft->temp);
         int fd = openat(draft->place.dir, draft->temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
         if (fd >= 0)
             return fd;
@@ -175,12 +167,17 @@ static int settle(const struct hand_draft *draft, const struct hand_terms *terms
     return 0;
 }
 
+// A second name for one that has a passing one, which goes then, instead of a rename: a watch sees
+// from this that the file is new (watch-own.c). Where no file may have two names it is renamed.
 static int take_free_name(struct hand_draft *draft)
 {
     const struct hand_place *p = &draft->place;
     if (draft->temp[0] == '\0')
         return give_name(draft, p->name);
-    if (renameat2(p->dir, draft->temp, p->dir, p->name, RENAME_NOREPLACE) < 0)
+    if (linkat(p->dir, draft->temp, p->dir, p->name, 0) == 0)
+        (void)unlinkat(p->dir, draft->temp, 0);
+    else if (errno == EEXIST ||
+             renameat2(p->dir, draft->temp, p->dir, p->name, RENAME_NOREPLACE) < 0)
         return -errno;
     draft->temp[0] = '\0';
     return 0;
@@ -192,8 +189,8 @@ static int replace(struct hand_draft *draft, const struct hand_terms *terms)
     struct stat now;
     int r = 0;
     for (int tries = 0; draft->temp[0] == '\0' && tries < TRIES_MAX; tries++) {
-        char temp[sizeof draft->temp];
-        name_temp(temp, sizeof temp);
+        char temp[HAND_PASSING_SIZE];
+        hand_passing_name(temp);
         r = give_name(draft, temp);
         if (r == 0)
             memcpy(draft->temp, temp, sizeof temp);

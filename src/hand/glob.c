@@ -69,3 +69,25 @@ bool hand_glob(const char *pattern, const char *name)
     }
     return pattern[strspn(pattern, "*")] == '\0';
 }
+
+char *hand_globs_split(const char *list, size_t len, char *to)
+{
+    char *begin = to;
+    for (size_t i = 0; i < len; i++) {
+        if (list[i] != ',')
+            *to++ = list[i];
+        else if (to > begin && to[-1] != '\0')
+            *to++ = '\0';
+    }
+    *to++ = '\0';
+    *to = '\0';
+    return *begin == '\0' ? NULL : begin;
+}
+
+bool hand_globs_have(const char *globs, const char *name)
+{
+    for (; globs != NULL && *globs != '\0'; globs += strlen(globs) + 1)
+        if (hand_glob(globs, name))
+            return true;
+    return false;
+}

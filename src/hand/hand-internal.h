@@ -42,6 +42,13 @@ bool hand_is_made_up(int fd); // by the kernel, as it is read: /proc, /sys and t
 // directories are made. "/" has none: EBUSY.
 int hand_open_parent(const char *path, bool make, const char **ret_name);
 
+// --- passing.c: names that something has for a moment, in the place of which it then gets its own
+
+enum { HAND_PASSING_SIZE = sizeof ".cay-" + 16 };
+void hand_passing_init(void); // before anything is started that is to know those of the others
+void hand_passing_name(char ret[HAND_PASSING_SIZE]);
+bool hand_is_passing(const char *name); // one of this hand's, or of what it has started
+
 // --- draft.c: a new file, in the directory where it will be but without a name until then
 
 struct hand_place { // where a file is or will be
@@ -53,8 +60,8 @@ int hand_place(const char *path, bool make_parents, struct hand_place *ret);
 
 struct hand_draft {
     struct hand_place place;
-    int fd;                         // to write to
-    char temp[sizeof ".cay-" + 16]; // its name, on file systems where it must have one; or ""
+    int fd;                       // to write to
+    char temp[HAND_PASSING_SIZE]; // its name, on file systems where it must have one; or ""
 };
 struct hand_terms {
     // EXCLUSIVE, EXISTING, MODE, OWNER, ETAG_GIVEN; with NO_FOLLOW a link that is there now is
@@ -165,3 +172,7 @@ int work_copy_bytes(struct work *work, int in, int out, uint64_t from, uint64_t 
 
 // * ? [a-z] [!a-z] and a backslash before what is meant as it is. Time: their lengths multiplied.
 bool hand_glob(const char *pattern, const char *name);
+// A list of them by commas as texts one behind the other, the last one empty, in `to`, which has
+// room for len + 2 bytes. NULL: there is none in it.
+char *hand_globs_split(const char *list, size_t len, char *to);
+bool hand_globs_have(const char *globs, const char *name); // takes NULL

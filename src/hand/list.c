@@ -34,6 +34,20 @@ static uint64_t still_wanted(const struct work *work)
     return limit == 0 || limit > UINT32_MAX ? UINT64_MAX : limit - work->n + SLACK;
 }
 
+// What is left out, of a request that was checked.
+static const char *excluded(const struct hand_texts *t)
+{
+    static char globs[HAND_DATA_MAX + 2];
+    struct hand_list head;
+    if (t->data_len == 0)
+        return NULL;
+    memcpy(&head, t->data, sizeof head);
+    size_t before = sizeof head + head.after_len + 1;
+    if (t->data_len <= before || t->data_len - before > HAND_DATA_MAX)
+        return NULL;
+    return hand_globs_split(t->data + before, t->data_len - before - 1, globs);
+}
+
 int work_list(struct work *work)
 {
     const struct hand_request *req = work->req;
@@ -46,14 +60,20 @@ int work_list(struct work *work)
     int dir = hand_open(AT_FDCWD, work->texts.path, O_RDONLY | O_DIRECTORY | follow);
     if (dir < 0)
         return work_failed(work, work->texts.path, -dir);
-    walk_need(still_wanted(work));
+    const char *exclude = excluded(&work->texts);
+    walk_need(exclude == NULL ? still_wanted(work) : UINT64_MAX);
     int r = walk_begin(dir, &how);
     while (r == 0 && (req->limit == 0 || work->n < req->limit)) {
         struct walk_entry entry;
-        walk_need(still_wanted(work));
+        walk_need(exclude == NULL ? still_wanted(work) : UINT64_MAX);
         r = walk_next(&entry);
         if (r <= 0)
             break;
+        if (hand_globs_have(exclude, entry.name)) {
+            walk_pass();
+            r = 0;
+            continue;
+        }
         r = tell(work, &entry);
         if (r == 0)
             r = work_tick(work);

@@ -181,6 +181,7 @@ void hand_main(int sock)
     set_signals();
     raise_files();
     (void)fd_set_nonblock(sock, 0);
+    hand_passing_init();
     if (job_init() < 0)
         _exit(1);
     (void)sigemptyset(&none);

@@ -169,8 +169,8 @@ void hand_fill_stat(struct hand_stat *ret, const struct stat *st)
         .nlink = (uint32_t)st->st_nlink,
         .dev = (uint32_t)st->st_dev,
     };
-    uint64_t hash = mix(0xcbf29ce484222325u, st->st_dev);
-    hash = mix(hash, st->st_ino);
+    // Not st_dev: that is another one each time the disk is mounted.
+    uint64_t hash = mix(0xcbf29ce484222325u, st->st_ino);
     hash = mix(hash, ret->size);
     hash = mix(hash, (uint64_t)ret->mtime_ns);
     hash = mix(hash, (uint64_t)in_ns(st->st_ctim));

@@ -12,7 +12,7 @@ enum shape {
     TWO_PATHS, // path, path2
     TEXT_PATH, // path is any text, path2 a path
 };
-enum data_shape { NO_DATA, BYTES, LIST_DATA, SEARCH_DATA, WATCH_DATA };
+enum data_shape { NO_DATA, BYTES, LIST_DATA, SEARCH_DATA, TAR_DATA, WATCH_DATA };
 
 struct rule {
     uint32_t flags; // that it knows
@@ -48,7 +48,7 @@ static const struct rule long_rules[] = {
     [HAND_COPY - HAND_LIST]        = {HAND_RECURSIVE | HAND_PARENTS | HAND_NO_REPLACE, TWO_PATHS, NO_DATA},
     [HAND_SEARCH - HAND_LIST]      = {TREE_FLAGS, ONE_PATH, SEARCH_DATA},
     [HAND_REPLACE - HAND_LIST]     = {TREE_FLAGS, ONE_PATH, SEARCH_DATA},
-    [HAND_TAR_OUT - HAND_LIST]     = {TREE_FLAGS | HAND_NO_FOLLOW, ONE_PATH, NO_DATA},
+    [HAND_TAR_OUT - HAND_LIST]     = {TREE_FLAGS | HAND_NO_FOLLOW | HAND_PLAIN, ONE_PATH, TAR_DATA},
     [HAND_TAR_IN - HAND_LIST]      = {HAND_PARENTS | HAND_OWNER | HAND_NO_REPLACE, ONE_PATH, NO_DATA},
     [HAND_WATCH - HAND_LIST]       = {TREE_FLAGS, ONE_PATH, WATCH_DATA},
 };
@@ -139,7 +139,9 @@ static int check_list(const struct hand_texts *t)
     if (!data_head(t, &list, sizeof list, &at, &left))
         return -EINVAL;
     const char *after = at;
-    if (!take_text(&at, &left, list.after_len) || left != 0 || list.after_len >= HAND_PATH_MAX)
+    if (!take_text(&at, &left, list.after_len) || list.after_len >= HAND_PATH_MAX)
+        return -EINVAL;
+    if (left > 0 && (!take_text(&at, &left, (uint32_t)left - 1) || left != 0))
         return -EINVAL;
     return list.after_len == 0 ? 0 : check_components(after);
 }
@@ -158,6 +160,18 @@ static int check_search(const struct hand_texts *t, uint16_t type)
     if ((s.flags & ~(uint32_t)KNOWN) != 0 || s.name_len > HAND_GLOB_MAX)
         return -EINVAL;
     return type == HAND_REPLACE && s.text_len == 0 ? -EINVAL : 0;
+}
+
+static int check_tar(const struct hand_texts *t)
+{
+    struct hand_tar tar;
+    const char *at;
+    size_t left;
+    if (t->data_len == 0)
+        return 0;
+    if (!data_head(t, &tar, sizeof tar, &at, &left) || tar.pad != 0)
+        return -EINVAL;
+    return take_text(&at, &left, tar.exclude_len) && left == 0 ? 0 : -EINVAL;
 }
 
 static int check_watch(const struct hand_texts *t)
@@ -184,6 +198,8 @@ static int check_data(const struct hand_texts *t, enum data_shape shape, uint16_
         return check_list(t);
     case SEARCH_DATA:
         return check_search(t, type);
+    case TAR_DATA:
+        return check_tar(t);
     case WATCH_DATA:
         return check_watch(t);
     }

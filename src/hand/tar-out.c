@@ -7,7 +7,9 @@
 // Sockets and devices are left out; /proc and the like are empty directories. Holes of files are
 // left out too (tar-sparse.h; -EFBIG). A file that becomes shorter while it is read is filled up
 // with zeros, one that grows is cut: what follows it is where the header says. What goes away
-// before its turn is not in the archive.
+// before its turn is not in the archive. With HAND_PLAIN it is made for readers that know less:
+// hard links and holes are written out (-EFBIG where that would be more than a gigabyte of zeros,
+// and most of the file), FIFOs are left out too.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -25,14 +27,18 @@
 #include "hand/walk.h"
 
 enum { PIPE_SIZE = 1024 * 1024 };
+#define ZEROS_MAX ((uint64_t)1 << 30)
 
 struct pack {
     struct work *work;
+    bool plain;
+    const char *excludes; // as of hand_globs_split
     struct tar_head head;
     struct tar_sink sink;
     struct tar_links links;
     struct tar_extent extents[TAR_EXTENTS_MAX];
     uint8_t map[TAR_MAP_MAX];
+    char texts[HAND_DATA_MAX + 2]; // the excludes
 };
 
 // --- entries
@@ -87,7 +93,8 @@ static int put_sparse(struct pack *p, int fd, int n)
 static int put_file(struct pack *p, int fd, const struct stat *st, const char *name)
 {
     describe(p, st, TAR_FILE, name);
-    const char *first = st->st_nlink > 1 ? tar_links_find(&p->links, st->st_dev, st->st_ino) : NULL;
+    bool linked = st->st_nlink > 1 && !p->plain;
+    const char *first = linked ? tar_links_find(&p->links, st->st_dev, st->st_ino) : NULL;
     if (first != NULL) {
         p->head.kind = TAR_HARDLINK;
         (void)snprintf(p->head.link, sizeof p->head.link, "%s", first);
@@ -96,7 +103,11 @@ static int put_file(struct pack *p, int fd, const struct stat *st, const char *n
     int n = 1;
     p->head.size = (uint64_t)st->st_size;
     p->extents[0] = (struct tar_extent){0, p->head.size};
-    if ((uint64_t)st->st_blocks * 512 < p->head.size)
+    uint64_t stored = (uint64_t)st->st_blocks * 512;
+    uint64_t holes = stored < p->head.size ? p->head.size - stored : 0;
+    if (p->plain)
+        n = holes > ZEROS_MAX && holes > stored ? -EFBIG : 1;
+    else if (holes > 0)
         n = tar_sparse_find(fd, p->head.size, p->extents);
     if (n < 0)
         return n;
@@ -108,7 +119,7 @@ static int put_file(struct pack *p, int fd, const struct stat *st, const char *n
     } else {
         r = put_sparse(p, fd, n);
     }
-    if (r == 0 && st->st_nlink > 1)
+    if (r == 0 && linked)
         tar_links_add(&p->links, st->st_dev, st->st_ino, name);
     return r;
 }
@@ -147,6 +158,8 @@ static int put_other(struct pack *p, int dir, const char *at, const struct stat 
     case S_IFLNK:
         return put_symlink(p, dir, at, st, name);
     case S_IFIFO:
+        if (p->plain)
+            return 0;
         describe(p, st, TAR_FIFO, name);
         return put_head(p);
     default:
@@ -177,6 +190,11 @@ static int put_tree(struct pack *p, int take_fd)
     struct walk_entry e;
     int r = walk_begin(take_fd, &(struct walk_how){.recursive = true, .hidden = true, .after = ""});
     while (r == 0 && (r = walk_next(&e)) == 1) {
+        r = 0;
+        if (hand_globs_have(p->excludes, e.path)) {
+            walk_pass();
+            continue;
+        }
         r = put_entry(p, &e);
         if (has_gone(r))
             r = 0;
@@ -232,6 +250,14 @@ static int pack(struct pack *p, const char *path)
     return r < 0 ? r : tar_sink_flush(&p->sink);
 }
 
+static const char *take_excludes(const struct hand_texts *t, char *to)
+{
+    struct hand_tar head;
+    if (t->data_len < sizeof head + 1 || t->data_len > HAND_DATA_MAX)
+        return NULL;
+    return hand_globs_split(t->data + sizeof head, t->data_len - sizeof head - 1, to);
+}
+
 int work_tar_out(struct work *work)
 {
     struct pack *p = mmap(NULL, sizeof *p, PROT_READ | PROT_WRITE,
@@ -239,6 +265,8 @@ int work_tar_out(struct work *work)
     if (p == MAP_FAILED)
         return -errno;
     p->work = work;
+    p->plain = work->req->flags & HAND_PLAIN;
+    p->excludes = take_excludes(&work->texts, p->texts);
     p->sink.fd = work->out;
     (void)fcntl(work->out, F_SETPIPE_SZ, PIPE_SIZE); // fewer turns; it works with any size
     int r = pack(p, work->texts.path);

@@ -69,6 +69,11 @@ void walk_need(uint64_t n)
     w.need = n;
 }
 
+void walk_pass(void)
+{
+    w.enter = false;
+}
+
 // --- names of one directory
 
 static int compare(const void *a, const void *b)

@@ -31,5 +31,6 @@ int walk_begin(int take_dir, const struct walk_how *how);
 void walk_need(uint64_t n);
 // 1, 0 at the end, or -errno: -ENOMEM for a directory with too many names.
 int walk_next(struct walk_entry *ret);
+void walk_pass(void); // the entry that was told last is not gone into
 // What could not be walked: 0 or an errno, and where.
 int walk_missed(const char **ret_path);

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -105,6 +106,13 @@ void watch_look_at_root(struct watch *w)
     fd_close(fd);
 }
 
+bool watch_is_missing(struct watch *w, const struct watch_node *dir, const char *name)
+{
+    struct stat st;
+    auto_fd fd = open_node(w, dir);
+    return fd >= 0 && fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT;
+}
+
 // --- directories
 
 void watch_displace(struct watch *w, struct watch_node *dir, const char *name)
@@ -165,7 +173,7 @@ static int take_entry(struct watch *w, struct watch_node *dir, const struct dent
     const char *name = d->name;
     if (name[0] == '.' && (name[1] == '\0' || (name[1] == '.' && name[2] == '\0')))
         return 0;
-    if (watch_is_excluded(w, name))
+    if (watch_is_excluded(w, name) || hand_is_passing(name))
         return 0;
     int r =
         scan == WATCH_SCAN_ALL ? watch_tell(w, HAND_CREATED, dir, name, d->type == DT_DIR, 0) : 0;

@@ -133,6 +133,12 @@ void watch_bury(struct watch_table *t, struct watch_node *node)
     node->wd = -1;
 }
 
+void watch_rebind(struct watch_table *t, struct watch_node *node, int wd)
+{
+    watch_bury(t, node);
+    link_wd(t, node, wd);
+}
+
 void watch_remove(struct watch_table *t, struct watch_node *node)
 {
     if (node->wd > 0)

@@ -57,6 +57,8 @@ void watch_attach(struct watch_table *t, struct watch_node *node, const struct w
                   const char *name);
 // The watch has gone. Its place here is kept until watch_remove.
 void watch_bury(struct watch_table *t, struct watch_node *node);
+// Another watch in the place of the one that it has, or had.
+void watch_rebind(struct watch_table *t, struct watch_node *node, int wd);
 void watch_remove(struct watch_table *t, struct watch_node *node);
 // Relative to the first: "" for itself. Its length, or -ENAMETOOLONG.
 int watch_path(const struct watch_table *t, const struct watch_node *node, char *ret, size_t size);

@@ -26,32 +26,9 @@ enum {
 
 // --- names
 
-static bool has_name(const char *globs, const char *name)
-{
-    for (; globs != NULL && *globs != '\0'; globs += strlen(globs) + 1)
-        if (hand_glob(globs, name))
-            return true;
-    return false;
-}
-
 bool watch_is_excluded(const struct watch *w, const char *name)
 {
-    return has_name(w->exclude, name);
-}
-
-// Commas become NULs, and empty globs nothing.
-static char *split(const char *list, size_t len, char *to)
-{
-    char *begin = to;
-    for (size_t i = 0; i < len; i++) {
-        if (list[i] != ',')
-            *to++ = list[i];
-        else if (to > begin && to[-1] != '\0')
-            *to++ = '\0';
-    }
-    *to++ = '\0';
-    *to = '\0';
-    return *begin == '\0' ? NULL : begin;
+    return hand_globs_have(w->exclude, name);
 }
 
 static int take_globs(struct watch *w)
@@ -67,8 +44,8 @@ static int take_globs(struct watch *w)
     if ((uint64_t)head.include_len + head.exclude_len + 2 != t->data_len - sizeof head)
         return -EINVAL;
     const char *texts = t->data + sizeof head;
-    w->include = split(texts, head.include_len, include);
-    w->exclude = split(texts + head.include_len + 1, head.exclude_len, exclude);
+    w->include = hand_globs_split(texts, head.include_len, include);
+    w->exclude = hand_globs_split(texts + head.include_len + 1, head.exclude_len, exclude);
     return 0;
 }
 
@@ -78,7 +55,7 @@ int watch_tell(struct watch *w, enum hand_change_kind kind, const struct watch_n
                const char *name, bool is_dir, uint32_t cookie)
 {
     char path[WATCH_PATH_SIZE];
-    if (name[0] != '\0' && w->include != NULL && !has_name(w->include, name))
+    if (name[0] != '\0' && w->include != NULL && !hand_globs_have(w->include, name))
         return 0;
     int n = watch_path(&w->table, dir, path, sizeof path - NAME_MAX - 1);
     if (n < 0) {
@@ -163,7 +140,10 @@ static int came(struct watch *w, struct watch_node *dir, const struct inotify_ev
 
 static int on_itself(struct watch *w, struct watch_node *node, const struct inotify_event *ev)
 {
+    const uint32_t lost_name = IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF | IN_IGNORED;
     bool root = node == w->table.node;
+    if (root && !w->root_is_dir && (ev->mask & lost_name) && watch_takes_new_file(w))
+        return tell_itself(w, HAND_MODIFIED);
     if (ev->mask & IN_IGNORED) {
         w->freed = true;
         w->gone |= root;
@@ -201,8 +181,10 @@ static int on_entry(struct watch *w, struct watch_node *dir, const struct inotif
     };
     bool is_dir = ev->mask & IN_ISDIR;
     int r = 0;
-    if (watch_is_excluded(w, ev->name))
+    if (watch_hides(w, dir, ev) || watch_is_excluded(w, ev->name))
         return 0;
+    if (watch_is_put(w, ev))
+        return watch_tell(w, HAND_MODIFIED, dir, ev->name, false, 0);
     for (size_t i = 0; r == 0 && i < sizeof kinds / sizeof *kinds; i++)
         if (ev->mask & kinds[i].mask)
             r = watch_tell(w, kinds[i].kind, dir, ev->name, is_dir, ev->cookie);

@@ -129,19 +129,26 @@ static int send_root_if_due(struct keeper *k, struct box *box, struct err *err)
 
 static int mount_root(struct keeper *k, struct box *box, struct err *err)
 {
-    struct root_disk options = {.fd = box->disk_fd, .idmap = box->disk_kind != DISK_TMPFS};
+    struct root_disk options = {
+        .fd = box->disk_fd,
+        .idmap = box->disk_kind != DISK_TMPFS,
+        .durable = box->durable,
+    };
     int shift = weaken(WEAKEN_USERNS) ? -1 : box->userns;
     return root_make(&box->image->image, &options, shift, keeper_host_id(k, box->slot), &box->root,
                      err);
 }
 
-// Mounting writes a little, for which a full disk has no room: its limit is away meanwhile. Nobody
-// else writes to it then, and whoever filled it gets in to delete something.
+// Mounting writes a little, for which a full disk has no room: its limit is away meanwhile, and
+// that of all disks a little higher. Nobody else writes to it then, and whoever filled it gets in
+// to delete something.
 static int mount_full_root(struct keeper *k, struct box *box, struct err *err)
 {
     if (volume_limit(k->volume, box->disk_fd, UINT64_MAX, err) < 0)
         return -1;
+    space_lift(k, 1);
     int r = mount_root(k, box, err);
+    space_lift(k, 0);
     struct err other;
     if (volume_limit(k->volume, box->disk_fd, box->limits.disk, r < 0 ? &other : err) < 0)
         return -1;
@@ -190,8 +197,7 @@ static int spawn(struct keeper *k, struct box *box, struct err *err)
         r = send_spawn(k, box, ends[1], err);
     fd_close(ends[1]);
     if (r < 0) { // nobody was asked, so no pidfd will come that its end could wait for
-        fd_close(box->guest);
-        box->guest = -1;
+        keeper_unwatch(k, TAKE_FD(box->guest));
         table_update(k, box);
         return -1;
     }

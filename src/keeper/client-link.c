@@ -196,10 +196,10 @@ void client_lost(struct keeper *k)
 {
     while (k->unsent != NULL)
         drop_first(k);
-    fd_close(k->client);
-    k->client = -1;
+    keeper_unwatch(k, TAKE_FD(k->client));
     k->client_reset = k->client_over = k->greeted = 0;
     plant_client_lost(k);
+    work_client_lost(k);
     for (uint32_t i = 1; i < k->slots.n; i++) {
         struct box *box = &k->boxes[i];
         box->request = 0;

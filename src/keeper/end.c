@@ -17,9 +17,8 @@
 
 static void drop_disk(struct keeper *k, struct box *box)
 {
-    struct err err = {0};
     if (box->disk_kind == DISK_BLANK && box->disk != 0)
-        (void)volume_drop_blank(k->volume, box->disk, &err);
+        work_drop_blank(k, box->disk);
 }
 
 // Everything but B, which the slot's next box takes over.
@@ -43,9 +42,10 @@ static void finish(struct keeper *k, struct box *box)
 {
     uint64_t number = box->number;
     int tell = box->asked && !box->mute;
+    int is_durable = box->durable && k->volume != NULL;
     auto_fd mntns = TAKE_FD(box->mntns);
-    fd_close(box->guest);
-    fd_close(box->pidfd);
+    keeper_unwatch(k, box->guest);
+    keeper_unwatch(k, box->pidfd);
     fd_close(box->disk_fd);
     root_done(&box->root);
     if (box->has_cgroups && weaken(WEAKEN_CGROUPKILL))
@@ -58,7 +58,9 @@ static void finish(struct keeper *k, struct box *box)
     uint32_t zygote = box->is_zygote ? box->slot : 0;
     clear(k, box);
     zygote_gone(k, zygote);
-    if (tell)
+    if (is_durable)
+        work_let_go(k, TAKE_FD(mntns), tell ? number : 0);
+    else if (tell)
         reply_gone(k, number);
 }
 
@@ -102,6 +104,13 @@ static void reap(struct keeper *k, struct box *box, struct keeper_ended *ret)
     };
 }
 
+static int is_alive(const struct box *box)
+{
+    siginfo_t info = {0};
+    return waitid(P_PIDFD, (id_t)box->pidfd, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           info.si_pid == 0;
+}
+
 void end_event(struct keeper *k, struct box *box)
 {
     struct err err = {0};
@@ -110,7 +119,7 @@ void end_event(struct keeper *k, struct box *box)
     // that it was taken.
     while (box->state == BOX_READY && !k->closing && request_event(k))
         ;
-    if (box->pidfd < 0)
+    if (box->pidfd < 0 || is_alive(box)) // reaping it would wait
         return;
     int was_live = box->state == BOX_LIVE || box->state == BOX_READY || box->asked;
     if (box->state == BOX_ROOTING || box->state == BOX_BLANK) {

@@ -2,8 +2,9 @@
 // The keeper's state, shared by its files: main.c (start, loop), spawner-link.c (Z and the
 // spawner), client-link.c (the client: its socket and what it is told), request.c (what it asks),
 // table.c (which box is where), build.c (boxes being made), end.c (boxes being taken apart),
-// pool.c. A keeper that serves has a daemon for its client: serve.c (its life), daemon.c (its
-// start), state.c (what a new program needs to know of the old one).
+// pool.c, work.c (what is done with disks), space.c (room for them). A keeper that serves has a
+// daemon for its client: serve.c (its life), daemon.c (its start), state.c (what a new program
+// needs to know of the old one).
 #pragma once
 
 #include <stdint.h>
@@ -16,6 +17,7 @@
 #include "box/root.h"
 #include "box/slots.h"
 #include "keeper/keeper.h"
+#include "keeper/work.h"
 #include "wire/keeper-msg.h"
 #include "wire/spawner-msg.h"
 
@@ -115,6 +117,7 @@ struct box {
     struct box_limits limits;
     uint32_t disk_kind;
     uint64_t disk;
+    int durable; // fsync in it means it
     struct keeper_image *image;
     struct box_place place;
 };
@@ -144,6 +147,15 @@ struct plant { // a fork that was asked for; id 0: unused
     uint32_t zygote;  // slot
     uint64_t box;
     int seat; // our end
+};
+
+struct space { // space.c
+    struct volume_space now;
+    int64_t looked_ns, worked_ns;
+    int64_t forget_ns, trim_ns; // not before
+    int dropped;                // a disk was, and the kernel may still count for it
+    unsigned hurry;             // so often the kernel is asked to free what was dropped
+    int complained;
 };
 
 struct unsent { // a message that the client's socket had no room for
@@ -183,6 +195,8 @@ struct keeper {
     struct zygote zygotes[ZYGOTES_MAX];
     struct plant plants[PLANTS_MAX];
     uint32_t next_plant;
+    struct works works;
+    struct space space;
     struct box *boxes; // slots.n of them, by slot; 0 is Z's
     struct table table;
 };
@@ -194,6 +208,8 @@ enum event_kind {
     EVENT_END,
     EVENT_DAEMON, // it has ended
     EVENT_SIGNAL,
+    EVENT_WORK,   // a process of work.c has ended
+    EVENT_COPIED, // one has made its copy: the box may go on
 };
 
 // main.c
@@ -202,6 +218,9 @@ void keeper_loop(struct keeper *k);
 void keeper_finish(struct keeper *k);
 void box_init(struct box *box, uint32_t slot); // a free slot that owns nothing
 int keeper_watch(struct keeper *k, int fd, enum event_kind kind, uint32_t slot);
+// Closes one that is watched, or -1. Closing alone would not do: works are forks of ours and may
+// have it open, and as long as they do its events come, for whoever has the slot by then.
+void keeper_unwatch(struct keeper *k, int fd);
 uint32_t keeper_host_id(const struct keeper *k, uint32_t slot);   // the slot's first id on the host
 uint32_t keeper_host_slot(const struct keeper *k, uint32_t slot); // its number on the machine
 
@@ -299,6 +318,17 @@ void plant_client_lost(struct keeper *k);
 // net.c
 // Steers the box's connections to its own listener, which stays the caller's.
 int net_open(const struct box *box, int listener, struct err *err);
+
+// space.c
+int space_wait(const struct keeper *k); // as pool_wait
+void space_work(struct keeper *k);
+int space_admit(struct keeper *k, struct err *err); // whether there is room for one more
+int space_is_short(const struct keeper *k);
+void space_dropped(struct keeper *k); // a disk was
+// All disks together may have a little more, for what must be done although they are full; until it
+// is taken back.
+void space_lift(struct keeper *k, int on);
+void space_ask(struct keeper *k, uint32_t request); // answers
 
 // pool.c
 const char *pool_image(const struct keeper *k); // of boxes that are made ahead

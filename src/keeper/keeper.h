@@ -18,7 +18,9 @@ struct keeper_config {
     uint32_t pool_blank;     // boxes kept ready without a root
     const char *preload;     // modules that zygotes load, by commas; NULL: there are no zygotes
     int64_t zygote_renew_ms; // how old they get
+    const char *pack;        // the program cay-pack; NULL: there is none
     uint64_t volume_bytes;   // size of the Btrfs volume; 0: no volume, disks are tmpfs
+    uint64_t disk_spare;     // what stays free on the file system of the data directory
 };
 
 enum { KEEPER_LISTENERS_MAX = 4 };

@@ -27,6 +27,13 @@ int keeper_watch(struct keeper *k, int fd, enum event_kind kind, uint32_t slot)
     return epoll_ctl(k->epoll, EPOLL_CTL_ADD, fd, &ev) < 0 ? -errno : 0;
 }
 
+void keeper_unwatch(struct keeper *k, int fd)
+{
+    if (fd >= 0)
+        (void)epoll_ctl(k->epoll, EPOLL_CTL_DEL, fd, NULL);
+    fd_close(fd);
+}
+
 uint32_t keeper_host_id(const struct keeper *k, uint32_t slot)
 {
     return weaken(WEAKEN_USERNS) ? 0 : SLOT_ID_BASE + (k->slots.first + slot) * SLOT_IDS;
@@ -101,10 +108,21 @@ static int make_boxes(struct keeper *k, struct err *err)
     return table_init(k, err);
 }
 
+// Boxes of a keeper that was killed end by themselves, but not one that stood still for a copy: it
+// would hold the volume for ever. So what is left of them goes first; and once more when somebody
+// who was about to end still held their slots.
 static int open_volume(struct keeper *k, struct err *err)
 {
     if (k->config.volume_bytes == 0 || k->volume != NULL)
         return 0;
+    int may_sweep = k->serve != NULL && !k->resumed; // else boxes that live are not known yet
+    if (may_sweep)
+        pool_sweep(k);
+    int r = volume_open(k->data_fd, k->config.volume_bytes, &k->volume, err);
+    if (r == 0 || err->code != ERR_CONFLICT || !may_sweep)
+        return r;
+    pool_sweep(k);
+    *err = (struct err){0};
     return volume_open(k->data_fd, k->config.volume_bytes, &k->volume, err);
 }
 
@@ -128,7 +146,8 @@ int keeper_begin(struct keeper *k, struct err *err)
 
 static void dispatch(struct keeper *k, const struct epoll_event *ev)
 {
-    struct box *box = &k->boxes[ev->data.u64 & 0xffffffffu];
+    uint32_t slot = ev->data.u64 & 0xffffffffu;
+    struct box *box = &k->boxes[slot < k->slots.n ? slot : 0];
     switch ((enum event_kind)(ev->data.u64 >> 32)) {
     case EVENT_CLIENT:
         client_event(k, ev->events);
@@ -155,13 +174,19 @@ static void dispatch(struct keeper *k, const struct epoll_event *ev)
     case EVENT_SIGNAL:
         serve_signal_event(k);
         break;
+    case EVENT_WORK:
+        work_event(k, slot);
+        break;
+    case EVENT_COPIED:
+        work_copied(k, slot);
+        break;
     }
 }
 
 static int has_work(const struct keeper *k)
 {
     int only_box_was = k->config.once && k->next_number > 0;
-    return (!k->closing && !only_box_was) || k->table.n[COUNT_USED] > 0;
+    return (!k->closing && !only_box_was) || k->table.n[COUNT_USED] > 0 || work_is_busy(k);
 }
 
 // The sooner of two, where -1 is never.
@@ -176,6 +201,7 @@ void keeper_loop(struct keeper *k)
     struct epoll_event ev;
     while (has_work(k)) {
         int wait = sooner(pool_wait(k), sooner(zygote_wait(k), serve_wait(k)));
+        wait = sooner(wait, space_wait(k));
         int n = epoll_wait(k->epoll, &ev, 1, wait);
         if (n > 0)
             dispatch(k, &ev);
@@ -185,6 +211,8 @@ void keeper_loop(struct keeper *k)
             pool_work(k);
         if (n == 0 && zygote_wait(k) == 0)
             zygote_work(k);
+        if (space_wait(k) == 0)
+            space_work(k);
         build_waiting(k);
     }
 }

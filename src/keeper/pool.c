@@ -61,7 +61,8 @@ int pool_wait(const struct keeper *k)
     if (!k->swept && k->claimed)
         return 0;
     if (k->closing || serve_is_ending(k) || k->spawner < 0 || !wants(k) ||
-        k->table.n[COUNT_MAKING] >= 2 || k->table.first[LIST_WAITING] != 0 || table_free(k) == NULL)
+        k->table.n[COUNT_MAKING] >= 2 || k->table.first[LIST_WAITING] != 0 ||
+        table_free(k) == NULL || space_is_short(k))
         return -1; // whatever changes that is an event, after which we are asked again
     int64_t rest = (k->pool_rests_until_ns - clock_ns()) / NS_PER_MS;
     if (rest > 0)

@@ -24,6 +24,19 @@ static struct box *find(struct keeper *k, uint64_t number, enum box_state state)
     return box != NULL && box->state == state ? box : NULL;
 }
 
+static struct disk_ref kept_disk(uint64_t number)
+{
+    return (struct disk_ref){.place = PLACE_KEPT, .number = number};
+}
+
+// By no box, nor by a work that is about to change it.
+static int check_unused(const struct keeper *k, uint64_t disk, struct err *err)
+{
+    if (table_find_disk(k, disk) == NULL && !work_writes(k, kept_disk(disk)))
+        return 0;
+    return err_set(err, ERR_CONFLICT, "disk %llu is in use", (unsigned long long)disk);
+}
+
 static int check_claim(const struct keeper *k, const struct keeper_claim *msg, struct err *err)
 {
     if (memchr(msg->image, '\0', sizeof msg->image) == NULL || !image_name_valid(msg->image))
@@ -36,9 +49,15 @@ static int check_claim(const struct keeper *k, const struct keeper_claim *msg, s
         return err_set(err, ERR_UNSUPPORTED, "this keeper has no volume for disks");
     if ((msg->disk_kind == DISK_KEPT) != (msg->disk != 0))
         return err_set(err, ERR_INVALID, "a kept disk, and only that, has a number");
-    if (msg->disk != 0 && table_find_disk(k, msg->disk) != NULL)
-        return err_set(err, ERR_CONFLICT, "disk %llu is in use", (unsigned long long)msg->disk);
-    return 0;
+    if (msg->durable > 1 || msg->pad != 0)
+        return err_set(err, ERR_INVALID, "not a claim");
+    return msg->disk != 0 ? check_unused(k, msg->disk, err) : 0;
+}
+
+static int open_disk(struct keeper *k, const struct box *box, struct err *err)
+{
+    return box->disk_kind == DISK_KEPT ? volume_open_disk(k->volume, kept_disk(box->disk), err)
+                                       : volume_open_blank(k->volume, box->disk, err);
 }
 
 // Of a disk on the volume, whose limit is a quota; a tmpfs keeps its size.
@@ -48,7 +67,7 @@ static int set_quota(struct keeper *k, struct box *box, uint64_t bytes, struct e
         return 0;
     if (box->disk_kind == DISK_TMPFS)
         return err_set(err, ERR_UNSUPPORTED, "a disk in memory keeps its size");
-    auto_fd fd = volume_open_disk(k->volume, box->disk_kind == DISK_KEPT, box->disk, err);
+    auto_fd fd = open_disk(k, box, err);
     return fd < 0 ? -1 : volume_limit(k->volume, fd, bytes, err);
 }
 
@@ -80,6 +99,14 @@ static int set_limits(struct keeper *k, struct box *box, const struct box_limits
     return 0;
 }
 
+static int check_room(struct keeper *k, const struct keeper_claim *msg, struct err *err)
+{
+    // Who has a disk may have to wake up to delete something; all together still get no more.
+    int has_disk = msg->disk_kind == DISK_KEPT && k->volume != NULL &&
+                   volume_has(k->volume, (struct disk_ref){PLACE_KEPT, .number = msg->disk});
+    return has_disk || msg->disk_kind == DISK_TMPFS ? 0 : space_admit(k, err);
+}
+
 // A box out of the pool, or a free slot to build one in.
 static struct box *choose(struct keeper *k, struct err *err)
 {
@@ -97,6 +124,7 @@ static void describe(struct keeper *k, struct box *box, const struct keeper_clai
     box->request = msg->head.id;
     box->disk_kind = msg->disk_kind;
     box->disk = msg->disk;
+    box->durable = (int)msg->durable;
     box->image = image;
     image->users++;
     table_update(k, box);
@@ -107,7 +135,8 @@ static void claim(struct keeper *k, const struct keeper_claim *msg)
     struct err err = {0};
     struct keeper_image *image = NULL;
     struct box *box = NULL;
-    if (check_claim(k, msg, &err) == 0 && (image = build_image(k, msg->image, &err)) != NULL)
+    if (check_claim(k, msg, &err) == 0 && check_room(k, msg, &err) == 0 &&
+        (image = build_image(k, msg->image, &err)) != NULL)
         box = choose(k, &err);
     if (box == NULL) {
         reply_error(k, msg->head.id, &err);
@@ -164,8 +193,8 @@ static int keep_disk(struct keeper *k, struct box *box, uint64_t disk, struct er
         return 0;
     if (box->disk_kind != DISK_BLANK)
         return err_set(err, ERR_UNSUPPORTED, "this keeper has no volume for disks");
-    if (table_find_disk(k, disk) != NULL)
-        return err_set(err, ERR_CONFLICT, "disk %llu is in use", (unsigned long long)disk);
+    if (check_unused(k, disk, err) < 0)
+        return -1;
     if (volume_keep_blank(k->volume, box->disk, disk, err) < 0)
         return -1;
     box->disk_kind = DISK_KEPT;
@@ -196,22 +225,6 @@ static void take(struct keeper *k, const struct keeper_take *msg)
     reply_ok(k, msg->head.id);
 }
 
-static void drop_disk(struct keeper *k, const struct keeper_disk_drop *msg)
-{
-    struct err err = {0};
-    int r = 0;
-    if (k->volume == NULL || msg->disk == 0)
-        r = err_set(&err, ERR_NOT_FOUND, "no such disk");
-    else if (table_find_disk(k, msg->disk) != NULL)
-        r = err_set(&err, ERR_CONFLICT, "disk is in use");
-    else
-        r = volume_drop_kept(k->volume, msg->disk, &err);
-    if (r < 0)
-        reply_error(k, msg->head.id, &err);
-    else
-        reply_ok(k, msg->head.id);
-}
-
 static void status(struct keeper *k, uint32_t request)
 {
     struct keeper_state msg = {.head = head(KEEPER_STATE, request)};
@@ -223,14 +236,41 @@ static void list_disks(struct keeper *k, const struct keeper_disk_list *ask)
 {
     struct keeper_disks msg = {.head = head(KEEPER_DISKS, ask->head.id)};
     struct err err = {0};
-    int n = k->volume == NULL
-                ? 0
-                : volume_list_kept(k->volume, ask->above, msg.disk, KEEPER_DISKS_MAX, &err);
+    struct disk_ref above = {.place = ask->place, .number = ask->above};
+    int n = 0;
+    if (ask->place < PLACE_KEPT || ask->place >= PLACE_MAX || ask->pad != 0)
+        n = err_set(&err, ERR_INVALID, "no such place");
+    else if (k->volume != NULL)
+        n = volume_list(k->volume, above, msg.disk, KEEPER_DISKS_MAX, &err);
     if (n < 0) {
         reply_error(k, ask->head.id, &err);
         return;
     }
     msg.n = (uint32_t)n;
+    client_send(k, &msg, sizeof msg, -1);
+}
+
+static int check_disk_used(const struct keeper_disk_used *ask, struct err *err)
+{
+    int good = ask->place >= PLACE_KEPT && ask->place < PLACE_MAX && ask->n <= KEEPER_USED_MAX;
+    for (uint32_t i = 0; good && i < KEEPER_USED_MAX; i++)
+        good = (ask->disk[i] != 0) == (i < ask->n);
+    return good ? 0 : err_set(err, ERR_INVALID, "not disks");
+}
+
+static void disks_used(struct keeper *k, const struct keeper_disk_used *ask)
+{
+    struct keeper_disks_used msg = {.head = head(KEEPER_DISKS_USED, ask->head.id), .n = ask->n};
+    struct err err = {0}, ignored;
+    if (check_disk_used(ask, &err) < 0) {
+        reply_error(k, ask->head.id, &err);
+        return;
+    }
+    for (uint32_t i = 0; k->volume != NULL && i < ask->n; i++) {
+        struct disk_ref disk = {.place = ask->place, .number = ask->disk[i]};
+        auto_fd fd = volume_open_disk(k->volume, disk, &ignored);
+        msg.bytes[i] = fd < 0 ? 0 : volume_disk_bytes(k->volume, fd);
+    }
     client_send(k, &msg, sizeof msg, -1);
 }
 
@@ -252,8 +292,10 @@ static void usage(struct keeper *k, const struct keeper_box *ask)
         .pids = used.pids,
         .oom_kills = used.oom_kills,
     };
-    if (box->disk_kind != DISK_TMPFS)
-        msg.disk = volume_used(k->volume, box->disk_kind == DISK_KEPT, box->disk);
+    struct err ignored;
+    auto_fd disk = box->disk_kind != DISK_TMPFS ? open_disk(k, box, &ignored) : -1;
+    if (disk >= 0)
+        msg.disk = volume_disk_bytes(k->volume, disk);
     client_send(k, &msg, sizeof msg, -1);
 }
 
@@ -266,7 +308,15 @@ union request {
     struct keeper_take take;
     struct keeper_disk_drop drop;
     struct keeper_disk_list list;
+    struct keeper_disk_used used;
     struct keeper_plant plant;
+    struct keeper_disk_copy copy;
+    struct keeper_disk_move move;
+    struct keeper_disk_count count;
+    struct {
+        struct keeper_disk_work msg;
+        char args[KEEPER_ARGS_MAX];
+    } work;
 };
 
 static size_t length_of(uint16_t type)
@@ -283,6 +333,13 @@ static size_t length_of(uint16_t type)
         [KEEPER_SERVING] = sizeof(struct keeper_plain),
         [KEEPER_NETWORK] = sizeof(struct keeper_box),
         [KEEPER_PLANT] = sizeof(struct keeper_plant),
+        [KEEPER_DISK_COPY] = sizeof(struct keeper_disk_copy),
+        [KEEPER_DISK_MOVE] = sizeof(struct keeper_disk_move),
+        [KEEPER_DISK_WORK] = sizeof(struct keeper_disk_work),
+        [KEEPER_DISK_CANCEL] = sizeof(struct keeper_plain),
+        [KEEPER_SPACE] = sizeof(struct keeper_plain),
+        [KEEPER_DISK_USED] = sizeof(struct keeper_disk_used),
+        [KEEPER_DISK_COUNT] = sizeof(struct keeper_disk_count),
     };
     return type < KEEPER_TYPE_MAX ? lengths[type] : 0;
 }
@@ -316,10 +373,20 @@ static void plant(struct keeper *k, const struct keeper_plant *msg)
     }
 }
 
-// Whether the message is one of the list, exactly as long as its struct.
+static int is_whole(const union request *msg, size_t len)
+{
+    size_t want = length_of(msg->head.type);
+    if (want == 0 || len < want)
+        return 0;
+    if (msg->head.type == KEEPER_DISK_WORK)
+        return msg->work.msg.args_len <= KEEPER_ARGS_MAX && len - want == msg->work.msg.args_len;
+    return len == want;
+}
+
+// Whether the message is one of the list, exactly as long as its struct, and what follows that.
 static int handle(struct keeper *k, const union request *msg, size_t len, struct wire_fds *fds)
 {
-    if (len != length_of(msg->head.type) || msg->head.version != WIRE_VERSION)
+    if (!is_whole(msg, len) || msg->head.version != WIRE_VERSION)
         return 0;
     switch (msg->head.type) {
     case KEEPER_CLAIM:
@@ -338,7 +405,7 @@ static int handle(struct keeper *k, const union request *msg, size_t len, struct
         status(k, msg->head.id);
         return 1;
     case KEEPER_DISK_DROP:
-        drop_disk(k, &msg->drop);
+        work_ask_drop(k, &msg->drop);
         return 1;
     case KEEPER_DISK_LIST:
         list_disks(k, &msg->list);
@@ -355,6 +422,27 @@ static int handle(struct keeper *k, const union request *msg, size_t len, struct
     case KEEPER_NETWORK:
         network(k, &msg->box, fds);
         return 1;
+    case KEEPER_DISK_COPY:
+        work_ask_copy(k, &msg->copy);
+        return 1;
+    case KEEPER_DISK_MOVE:
+        work_ask_move(k, &msg->move);
+        return 1;
+    case KEEPER_DISK_WORK:
+        pack_ask(k, &msg->work.msg, msg->work.args, fds);
+        return 1;
+    case KEEPER_DISK_CANCEL:
+        pack_cancel(k, msg->head.id);
+        return 1;
+    case KEEPER_SPACE:
+        space_ask(k, msg->head.id);
+        return 1;
+    case KEEPER_DISK_USED:
+        disks_used(k, &msg->used);
+        return 1;
+    case KEEPER_DISK_COUNT:
+        work_ask_count(k, &msg->count);
+        return 1;
     default:
         return 0;
     }
@@ -363,8 +451,8 @@ static int handle(struct keeper *k, const union request *msg, size_t len, struct
 // Requests that nobody waits for do not put off the filling of the pool.
 static int is_quiet(uint16_t type)
 {
-    return type == KEEPER_STATUS || type == KEEPER_USAGE || type == KEEPER_DISK_LIST ||
-           type == KEEPER_PLANT;
+    return type == KEEPER_SPACE || type == KEEPER_STATUS || type == KEEPER_USAGE ||
+           type == KEEPER_DISK_LIST || type == KEEPER_DISK_USED || type == KEEPER_PLANT;
 }
 
 // The client has gone, or has said what nobody can understand.
@@ -379,6 +467,7 @@ static void client_ended(struct keeper *k, int nonsense)
     if (k->serve != NULL)
         return;
     k->closing = 1;
+    work_client_lost(k);
     end_all(k);
 }
 
@@ -396,10 +485,10 @@ int request_event(struct keeper *k)
         k->client_reset = 1;
         return 1;
     }
-    if (n > 0 && msg.head.type != KEEPER_NETWORK)
+    if (n > 0 && msg.head.type != KEEPER_NETWORK && msg.head.type != KEEPER_DISK_WORK)
         wire_fds_close(&fds); // no other request carries any
     int sound = n > 0 && handle(k, &msg, (size_t)n, &fds);
-    wire_fds_close(&fds); // and that one's is not kept
+    wire_fds_close(&fds); // those that were not taken
     if (sound) {
         if (!is_quiet(msg.head.type))
             k->last_request_ns = clock_ns();

@@ -121,7 +121,7 @@ static void start_daemon(struct keeper *k)
     if (r < 0) {
         log_line(LOG_ERROR, "cannot start the daemon", "why", err.msg, NULL);
         signal_daemon(s, SIGKILL);
-        fd_close(TAKE_FD(s->daemon));
+        keeper_unwatch(k, TAKE_FD(s->daemon));
         client_lost(k);
         start_again(k, 1, &err);
         return;
@@ -131,7 +131,7 @@ static void start_daemon(struct keeper *k)
 
 static int is_greeting_due(const struct keeper *k)
 {
-    return k->client >= 0 && !k->greeted && !k->client_over &&
+    return k->client >= 0 && !k->greeted && !k->client_over && !work_is_busy(k) &&
            (k->table.n[COUNT_MUTE] == 0 || is_due(k->serve->greet_due_ns));
 }
 
@@ -158,7 +158,7 @@ void serve_daemon_event(struct keeper *k)
     if (s->daemon < 0 || waitid(P_PIDFD, (id_t)s->daemon, &info, WEXITED | WNOHANG) < 0 ||
         info.si_pid == 0)
         return;
-    fd_close(TAKE_FD(s->daemon));
+    keeper_unwatch(k, TAKE_FD(s->daemon));
     s->kill_due_ns = 0;
     while (k->greeted && request_event(k)) // its last words: a disk that was to be kept
         ;
@@ -253,7 +253,7 @@ static int catch_signals(struct keeper *k, struct err *err)
 static int is_upgrade_possible(const struct keeper *k)
 {
     return k->serve->upgrading && k->serve->stops == 0 && !k->closing && k->serve->daemon < 0 &&
-           k->table.n[COUNT_USED] == k->table.n[COUNT_LIVE];
+           k->table.n[COUNT_USED] == k->table.n[COUNT_LIVE] && !work_is_busy(k);
 }
 
 static void respawn(struct keeper *k)
@@ -314,7 +314,7 @@ int serve_wait(const struct keeper *k)
         return 0;
     if (!serve_is_ending(k) && !k->closing)
         note_due(s->start_due_ns, &at);
-    if (k->client >= 0 && !k->greeted && !k->client_over)
+    if (k->client >= 0 && !k->greeted && !k->client_over && !work_is_busy(k))
         note_due(s->greet_due_ns, &at);
     note_due(s->kill_due_ns, &at);
     if (wants_spawner(k))

@@ -142,8 +142,7 @@ int spawner_link_userns(struct keeper *k, struct box *box, struct err *err)
 // No pidfd will come for this box any more.
 static void spawn_failed(struct keeper *k, struct box *box, const struct err *err)
 {
-    fd_close(box->guest);
-    box->guest = -1;
+    keeper_unwatch(k, TAKE_FD(box->guest));
     table_update(k, box);
     build_failed(k, box, err);
 }
@@ -161,8 +160,7 @@ static void lost(struct keeper *k, const struct err *err)
 
 void spawner_link_end(struct keeper *k)
 {
-    fd_close(k->spawner);
-    k->spawner = -1;
+    keeper_unwatch(k, TAKE_FD(k->spawner));
 }
 
 void spawner_link_forget(struct keeper *k)

@@ -115,7 +115,7 @@ static int begin(struct keeper *k, struct box *box, struct err *err)
     r = keeper_watch(k, box->guest, EVENT_GUEST, box->slot);
     r = r < 0 ? err_sys(err, -r, "watch a zygote") : send_start(k, box, theirs, err);
     if (r < 0) // no pidfd will come that its end could wait for
-        fd_close(TAKE_FD(box->guest));
+        keeper_unwatch(k, TAKE_FD(box->guest));
     root_done(&box->root);
     fd_close(TAKE_FD(box->disk_fd));
     return r;

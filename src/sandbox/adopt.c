@@ -67,35 +67,62 @@ static struct live *find_live(struct adoption *a, uint64_t box)
 
 // --- disks
 
-static void on_disks(void *data, const struct keeper_event *ev, const struct err *err);
+struct known {
+    struct fleet *fleet;
+    struct map numbers;
+};
 
+static void add_known(struct known *known, int64_t number)
+{
+    char *key = event_data("%lld", (long long)number);
+    map_put(&known->numbers, key, key);
+}
+
+// The disk of one that is archived is in the store, and what is here was to go when a daemon was
+// killed; unless somebody works with it, who may just have brought it back.
 static int is_disk(void *data, const struct sandbox_row *row)
 {
-    struct map *known = data;
-    char *key = event_data("%lld", (long long)row->number);
-    map_put(known, key, key);
+    struct known *known = data;
+    if (row->archive == NULL || fleet_in_memory(known->fleet, row->tenant, row->id) != NULL)
+        add_known(known, row->number);
     return 0;
 }
 
-static void drop_unknown(struct fleet *fleet, const struct keeper_disks *msg)
+static int is_snapshot(void *data, const struct snapshot_row *row)
+{
+    add_known(data, row->number);
+    return 0;
+}
+
+// All that rows know in that place. Those that are being made, too.
+static int read_known(struct known *known, enum disk_place place, struct err *err)
+{
+    struct sandbox_query all = {.making = true};
+    struct db *db = known->fleet->config.db;
+    if (place == PLACE_SNAPSHOT)
+        return db_snapshot_each(db, 0, is_snapshot, known, err);
+    return db_sandbox_each(db, &all, is_disk, known, err);
+}
+
+static void drop_unknown(struct fleet *fleet, enum disk_place place, const struct keeper_disks *msg)
 {
     struct err err = {0};
-    struct map known = {0};
-    struct sandbox_query all = {0};
+    struct known known = {.fleet = fleet};
     size_t at = 0;
     char *key;
     // Without all rows at hand nothing is removed.
-    bool sure = db_sandbox_each(fleet->config.db, &all, is_disk, &known, &err) == 0;
+    bool sure = read_known(&known, place, &err) == 0;
     for (uint32_t i = 0; sure && i < msg->n && i < KEEPER_DISKS_MAX; i++) {
         char number[24];
-        if (map_get(&known, log_u64(number, msg->disk[i])) == NULL) {
+        if (map_get(&known.numbers, log_u64(number, msg->disk[i])) == NULL) {
             log_line(LOG_WARN, "removing a disk that belongs to no sandbox", "disk", number, NULL);
-            keeper_disk_drop(fleet, msg->disk[i], NULL, NULL);
+            keeper_disk_drop(fleet, (struct disk_ref){.place = place, .number = msg->disk[i]}, NULL,
+                             NULL);
         }
     }
-    while ((key = map_next(&known, &at)) != NULL)
+    while ((key = map_next(&known.numbers, &at)) != NULL)
         free(key);
-    map_done(&known);
+    map_done(&known.numbers);
 }
 
 static void on_late(uv_timer_t *timer)
@@ -139,6 +166,39 @@ void adopt_drop(struct fleet *fleet)
     fleet->adoption = NULL;
 }
 
+static void on_disks(struct fleet *fleet, enum disk_place place, const struct keeper_event *ev,
+                     const struct err *err);
+
+static void on_kept(void *data, const struct keeper_event *ev, const struct err *err)
+{
+    on_disks(data, PLACE_KEPT, ev, err);
+}
+
+static void on_snapshots(void *data, const struct keeper_event *ev, const struct err *err)
+{
+    on_disks(data, PLACE_SNAPSHOT, ev, err);
+}
+
+static void list_disks(struct fleet *fleet, enum disk_place place, uint64_t above)
+{
+    keeper_disk_list(fleet, (struct disk_ref){.place = place, .number = above},
+                     place == PLACE_KEPT ? on_kept : on_snapshots, fleet);
+}
+
+// After requests are taken: a disk whose row has just been made is known by then.
+static void on_disks(struct fleet *fleet, enum disk_place place, const struct keeper_event *ev,
+                     const struct err *err)
+{
+    if (ev == NULL) {
+        log_line(LOG_WARN, "cannot list the disks", "error", err->msg, NULL);
+        return;
+    }
+    const struct keeper_disks *msg = &ev->msg.disks;
+    drop_unknown(fleet, place, msg);
+    if (msg->n == KEEPER_DISKS_MAX)
+        list_disks(fleet, place, msg->disk[msg->n - 1]);
+}
+
 static void finish(struct fleet *fleet)
 {
     struct adoption *a = fleet->adoption;
@@ -148,22 +208,10 @@ static void finish(struct fleet *fleet)
              log_u64(ms, (uint64_t)((clock_ns() - a->since_ns) / NS_PER_MS)), NULL);
     adopt_drop(fleet);
     fleet->ready_fn(fleet->data);
-    if (fleet->welcome.has_volume)
-        keeper_disk_list(fleet, 0, on_disks, fleet);
-}
-
-// After requests are taken: a disk whose row has just been made is known by then.
-static void on_disks(void *data, const struct keeper_event *ev, const struct err *err)
-{
-    struct fleet *fleet = data;
-    if (ev == NULL) {
-        log_line(LOG_WARN, "cannot list the disks", "error", err->msg, NULL);
-        return;
+    if (fleet->welcome.has_volume) {
+        list_disks(fleet, PLACE_KEPT, 0);
+        list_disks(fleet, PLACE_SNAPSHOT, 0);
     }
-    const struct keeper_disks *msg = &ev->msg.disks;
-    drop_unknown(fleet, msg);
-    if (msg->n == KEEPER_DISKS_MAX)
-        keeper_disk_list(fleet, msg->disk[msg->n - 1], on_disks, fleet);
 }
 
 // --- rows
@@ -203,6 +251,7 @@ static void row_lost(struct fleet *fleet, struct sandbox *s)
     struct err err = {0};
     s->row.status = SANDBOX_SLEEPING;
     s->row.box = 0;
+    s->row.slept_ms = db_now_ms();
     fleet->adoption->lost++;
     log_line(LOG_WARN, "the box of a sandbox is gone, its files are kept", "sandbox", s->row.id,
              NULL);
@@ -219,8 +268,8 @@ static int copy_row(void *data, const struct sandbox_row *row)
 {
     struct fleet *fleet = data;
     struct sandbox_row mine = *row;
-    char **texts[] = {&mine.id,      &mine.slug,    &mine.image,   &mine.env,      &mine.labels,
-                      &mine.user_id, &mine.network, &mine.secrets, &mine.languages};
+    char **texts[] = {&mine.id,      &mine.slug,    &mine.image,   &mine.env,       &mine.labels,
+                      &mine.user_id, &mine.network, &mine.secrets, &mine.languages, &mine.archive};
     struct err err = {0};
     if (fleet_tenant(fleet, row->tenant, &err) == NULL) {
         log_line(LOG_ERROR, "a sandbox without a tenant", "sandbox", row->id, "error", err.msg,
@@ -281,6 +330,7 @@ void adopt_welcome(struct fleet *fleet, const struct keeper_welcome *msg)
         fleet->lost_fn(fleet->data);
         return;
     }
+    fork_forget_making(fleet);
     start_late(fleet);
     while ((s = map_next(&fleet->sandboxes, &at)) != NULL)
         adopt_row(fleet, s);

@@ -46,19 +46,42 @@ uint64_t bind_disk(const struct sandbox *s)
     return s->row.ephemeral ? 0 : (uint64_t)s->row.number;
 }
 
+struct disk_ref disk_kept(uint64_t number)
+{
+    return (struct disk_ref){.place = PLACE_KEPT, .number = number};
+}
+
+struct disk_ref disk_snapshot(uint64_t number)
+{
+    return (struct disk_ref){.place = PLACE_SNAPSHOT, .number = number};
+}
+
+struct disk_ref disk_making(uint64_t number)
+{
+    return (struct disk_ref){.place = PLACE_MAKING, .number = number};
+}
+
+// A daemon that was killed may have given one of its own to a sandbox whose row does not say so
+// yet.
+static bool is_without_disk(const struct sandbox *s)
+{
+    return s->row.disks == 0 && s->created_now;
+}
+
 static bool suits_pool(const struct sandbox *s)
 {
     // A disk in memory keeps the size that it was made with.
     bool fits = s->fleet->welcome.has_volume || (uint64_t)s->row.disk == limits_default().disk;
     return fits && s->fleet->n_ready > 0 && strcmp(s->row.image, s->fleet->config.image) == 0 &&
-           (s->row.boxes == 0 || s->row.ephemeral);
+           (s->row.ephemeral || (is_without_disk(s) && !s->row.durable));
 }
 
 static bool has_default_limits(const struct sandbox *s)
 {
     struct box_limits d = limits_default();
-    return (uint64_t)s->row.memory == d.memory && (uint64_t)s->row.disk == d.disk &&
-           s->row.pids == d.pids && s->row.cpu_milli == d.cpu_milli;
+    return (uint64_t)s->row.memory == d.memory &&
+           (uint64_t)(s->row.disk - s->row.shared) == d.disk && s->row.pids == d.pids &&
+           s->row.cpu_milli == d.cpu_milli;
 }
 
 static void on_limited(void *data, const struct keeper_event *ev, const struct err *err)
@@ -105,6 +128,8 @@ static void on_bound(struct sandbox *s, const struct err *failed)
     }
     lifecycle_move(s, CHANGE_BOUND);
     s->row.boxes++;
+    if (s->row.disks == 0 && !s->row.ephemeral)
+        s->row.disks = 1;
     s->created_now = false;
     if (s->destroy_wanted) { // its row says so, and goes on saying it
         lifecycle_settle(s);
@@ -146,6 +171,7 @@ static void claim_box(struct sandbox *s)
         .image = s->row.image,
         .limits = s->asked,
         .disk = bind_disk(s),
+        .durable = s->row.durable,
     };
     if (claim.disk != 0)
         claim.disk_kind = DISK_KEPT;
@@ -292,10 +318,12 @@ int bind_create_ready(struct sandbox *s, struct err *err)
     s->row.run = (int64_t)s->fleet->welcome.run;
     s->row.status = SANDBOX_RUNNING;
     s->row.boxes = 1;
+    s->row.disks = !s->row.ephemeral;
     if (db_sandbox_add(s->fleet->config.db, &s->row, err) < 0) {
         s->row.box = 0;
         s->row.status = SANDBOX_SLEEPING;
         s->row.boxes = 0;
+        s->row.disks = 0;
         return -1;
     }
     struct ready_box box;

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json.h"
+
 // A representation as the answer has it: {"type":"result", and what it had behind its brace.
 struct object {
     char head[32];
@@ -32,20 +34,9 @@ static struct object object_of(const struct cell_event *event)
     return o;
 }
 
-// Of text as JSON, at most; what is not UTF-8 becomes three bytes.
-static size_t size_as_json(const char *data, size_t len)
-{
-    size_t n = len;
-    for (size_t i = 0; i < len; i++) {
-        unsigned char c = (unsigned char)data[i];
-        n += c < 0x20 ? 5 : c == '"' || c == '\\' ? 1 : c >= 0x80 ? 2 : 0;
-    }
-    return n;
-}
-
 static void add_text(struct cell_whole *w, struct buf *stream, const struct cell_event *event)
 {
-    w->text_size += size_as_json(event->bytes, event->len);
+    w->text_size += json_text_size(event->bytes, event->len);
     w->is_cut |= w->text_size > w->text_max || buf_append(stream, event->bytes, event->len) < 0;
 }
 

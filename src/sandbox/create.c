@@ -49,7 +49,7 @@ static uint64_t hash64(const char *text, uint64_t h)
 }
 
 // A name for hosts: the id as far as it goes, and what tells it from all others.
-static char *make_slug(int64_t tenant, const char *id)
+char *slug_make(int64_t tenant, const char *id)
 {
     enum { KEPT = 27 };
     char head[KEPT + 1];
@@ -77,6 +77,8 @@ static int64_t or_default(uint64_t value, uint64_t fallback)
 
 int64_t settings_budget(int64_t given)
 {
+    if (given == BUDGET_NOTHING)
+        return 0;
     return given > 0 ? given : -1;
 }
 
@@ -130,11 +132,14 @@ static void fill_row(struct fleet *fleet, int64_t tenant, const struct sandbox_s
         .destroy_after_ms = settings->destroy_after_ms,
         .budget_cost = settings_budget(settings->budget_cost),
         .budget_tokens = settings_budget(settings->budget_tokens),
+        .sync = settings->sync,
+        .durable = settings->durable,
+        .archive_after_ms = settings->archive_after_ms,
         .created_ms = now,
         .updated_ms = now,
         .active_ms = now,
     };
-    row->slug = make_slug(tenant, row->id);
+    row->slug = slug_make(tenant, row->id);
 }
 
 static bool same_text(const char *a, const char *b)
@@ -152,7 +157,8 @@ static bool same_settings(const struct sandbox_row *a, const struct sandbox_row 
            same_text(a->network, b->network) && same_text(a->secrets, b->secrets) &&
            same_text(a->languages, b->languages) && a->shared_zygote == b->shared_zygote &&
            a->destroy_after_ms == b->destroy_after_ms && a->budget_cost == b->budget_cost &&
-           a->budget_tokens == b->budget_tokens;
+           a->budget_tokens == b->budget_tokens && a->sync == b->sync && a->durable == b->durable &&
+           a->archive_after_ms == b->archive_after_ms;
 }
 
 static int use_existing(struct sandbox *s, const struct sandbox_row *wanted, struct err *err)
@@ -217,15 +223,29 @@ static void create_new(struct fleet *fleet, struct tenant *tenant, struct sandbo
     sandbox_unref(s);
 }
 
+// What begins with a snapshot has of it what the caller does not say.
+static int take_snapshot(struct fleet *fleet, int64_t tenant, struct sandbox_settings *settings,
+                         struct snapshot_row *from, struct sandbox_row *source, struct err *err)
+{
+    if (settings->snapshot == NULL)
+        return 0;
+    return fork_fill_settings(fleet, tenant, settings, from, source, err);
+}
+
 void fleet_create(struct fleet *fleet, int64_t tenant, const struct sandbox_settings *settings,
                   sandbox_fn fn, void *data)
 {
     struct err err = {0};
-    struct sandbox_row row;
+    struct sandbox_row row = {0}, source = {0};
+    struct snapshot_row from = {0};
+    struct sandbox_settings mine = *settings;
     struct sandbox *s = NULL;
     struct tenant *owner = fleet_tenant(fleet, tenant, &err);
-    fill_row(fleet, tenant, settings, &row);
-    bool ok = owner != NULL && check_settings(fleet, &row, &err) == 0;
+    bool ok = owner != NULL && take_snapshot(fleet, tenant, &mine, &from, &source, &err) == 0;
+    if (ok) {
+        fill_row(fleet, tenant, &mine, &row);
+        ok = check_settings(fleet, &row, &err) == 0;
+    }
     if (ok) {
         s = fleet_look_up(fleet, tenant, row.id, &err);
         ok = err.code == ERR_NONE;
@@ -239,8 +259,12 @@ void fleet_create(struct fleet *fleet, int64_t tenant, const struct sandbox_sett
         fn(data, NULL, false, &err);
     } else if (s != NULL) {
         sandbox_wake(s, fn, data);
+    } else if (from.id != NULL) {
+        fork_create(fleet, &row, &from, fn, data);
     } else {
         create_new(fleet, owner, &row, fn, data);
     }
     sandbox_row_done(&row);
+    sandbox_row_done(&source);
+    snapshot_row_done(&from);
 }

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program that ends soon is read once, when it has ended: its pipes are watched only after
 // WATCH_AFTER_MS. Until then what it writes waits in them, which saves the short ones (most are)
-// six system calls and two turns of the loop.
+// six system calls and two turns of the loop. Of one whose output is told as it comes they are
+// watched at once, unless its reader is patient.
 #include "sandbox/exec.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -28,11 +30,12 @@ struct exec {
     struct sandbox *s;
     struct job *job;
     exec_fn fn;
+    exec_output_fn output; // NULL: it is collected
     void *data;
     int64_t begun_ns;
     struct stream out, err;
     uv_poll_t in_poll;
-    bool in_watched, ends_rest;
+    bool in_watched, ends_rest, patient;
     char *in;
     size_t in_len, in_at;
     uv_timer_t timer;
@@ -110,12 +113,23 @@ static int read_some(struct stream *stream)
     return 0;
 }
 
+static void tell(struct exec *exec, struct stream *stream)
+{
+    if (exec->output == NULL || stream->buf.len == 0)
+        return;
+    exec->output(exec->data, stream == &exec->out ? LOG_STDOUT : LOG_STDERR, stream->buf.data,
+                 stream->buf.len);
+    buf_reset(&stream->buf);
+}
+
 static void on_readable(uv_poll_t *poll, int status, int events)
 {
     struct exec *exec = poll->data;
     struct stream *stream = poll == &exec->out.poll ? &exec->out : &exec->err;
     (void)events;
-    if (status < 0 || read_some(stream) == 2)
+    bool over = status < 0 || read_some(stream) == 2;
+    tell(exec, stream);
+    if (over)
         unwatch(stream);
 }
 
@@ -130,11 +144,26 @@ static void watch(struct exec *exec, struct stream *stream)
     (void)uv_poll_start(&stream->poll, UV_READABLE, on_readable);
 }
 
-static void on_watch_time(uv_timer_t *timer)
+static void watch_both(struct exec *exec)
 {
-    struct exec *exec = timer->data;
     watch(exec, &exec->out);
     watch(exec, &exec->err);
+}
+
+static void on_watch_time(uv_timer_t *timer)
+{
+    watch_both(timer->data);
+}
+
+void exec_pause(struct exec *exec, bool paused)
+{
+    struct stream *const streams[] = {&exec->out, &exec->err};
+    for (int i = 0; i < 2; i++) {
+        if (streams[i]->watched && paused)
+            (void)uv_poll_stop(&streams[i]->poll);
+        else if (streams[i]->watched)
+            (void)uv_poll_start(&streams[i]->poll, UV_READABLE, on_readable);
+    }
 }
 
 // --- input
@@ -196,7 +225,10 @@ static void on_started(void *data, struct job *job)
     exec->out.fd = job_streams(job)->out;
     exec->err.fd = job_streams(job)->err;
     feed(exec);
-    (void)uv_timer_start(&exec->timer, on_watch_time, WATCH_AFTER_MS, 0);
+    if (exec->output != NULL && !exec->patient)
+        watch_both(exec);
+    else
+        (void)uv_timer_start(&exec->timer, on_watch_time, WATCH_AFTER_MS, 0);
 }
 
 static void on_failed(void *data, const struct err *err)
@@ -243,11 +275,29 @@ static void read_rest(struct stream *stream)
         ;
 }
 
+// Whoever is told may have paused it: there is no more than the pipe holds.
+static void tell_rest(struct exec *exec, struct stream *stream)
+{
+    int left = 0;
+    if (stream->fd >= 0)
+        (void)ioctl(stream->fd, FIONREAD, &left);
+    for (int r = 0; left > 0 && r == 0;) {
+        r = read_some(stream);
+        left -= (int)stream->buf.len;
+        tell(exec, stream);
+    }
+}
+
 static void on_exited(void *data, const struct job_end *end)
 {
     struct exec *exec = data;
-    read_rest(&exec->out);
-    read_rest(&exec->err);
+    struct stream *const streams[] = {&exec->out, &exec->err};
+    for (int i = 0; i < 2; i++) {
+        if (exec->output != NULL)
+            tell_rest(exec, streams[i]);
+        else
+            read_rest(streams[i]);
+    }
     finish(exec, end);
 }
 
@@ -269,9 +319,11 @@ static struct exec *exec_new(struct sandbox *s, const struct exec_request *reque
         abort();
     exec->s = sandbox_ref(s);
     exec->fn = fn;
+    exec->output = request->output;
     exec->data = data;
     exec->begun_ns = clock_ns();
     exec->ends_rest = request->ends_rest;
+    exec->patient = request->patient;
     exec->out.fd = exec->err.fd = -1;
     buf_init(&exec->out.buf, EXEC_OUTPUT_MAX);
     buf_init(&exec->err.buf, EXEC_OUTPUT_MAX);

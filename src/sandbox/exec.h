@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An exec: a job whose output is collected and handed over with its end. Keeps its sandbox awake.
+// An exec: a job whose output is collected and handed over with its end, or told as it comes. Keeps
+// its sandbox awake.
 #pragma once
 
 #include <stdbool.h>
@@ -7,6 +8,7 @@
 
 #include "base/buf.h"
 #include "sandbox/job.h"
+#include "sandbox/log.h"
 
 enum {
     EXEC_OUTPUT_MAX = 16 * 1024 * 1024, // kept of each stream; the rest is read and dropped
@@ -14,6 +16,10 @@ enum {
 };
 
 struct exec;
+
+// Bytes that a program has written, as they come: nothing of them is kept, and none is dropped. The
+// callee may pause what they come from, but not cancel it.
+typedef void (*exec_output_fn)(void *data, enum log_stream stream, const char *bytes, size_t len);
 
 struct exec_request {
     const char *const *argv; // ends with NULL
@@ -23,12 +29,14 @@ struct exec_request {
     size_t stdin_len;
     int64_t timeout_ms; // 0: none
     uint32_t uid, gid;
-    bool ends_rest; // what it leaves running ends with it, however it hides
+    bool ends_rest;        // what it leaves running ends with it, however it hides
+    exec_output_fn output; // NULL: its output is collected. With the data of exec_start
+    bool patient;          // that of a program which ends soon may come with its end
 };
 
 struct exec_result {
     struct job_end end;
-    struct buf *out, *err; // the callee may take their bytes
+    struct buf *out, *err; // the callee may take their bytes; empty with an exec_output_fn
     bool truncated;
     int64_t duration_ns;
 };
@@ -41,6 +49,9 @@ struct exec *exec_start(struct sandbox *s, const struct exec_request *request, e
                         void *data, struct err *err);
 // Nobody waits for the result any more: everything it has started is killed. fn is not called.
 void exec_cancel(struct exec *exec);
+// Of one with an exec_output_fn: nothing is read meanwhile, so that a program which goes on writing
+// waits. Its end comes all the same, and with it what is in its pipes.
+void exec_pause(struct exec *exec, bool paused);
 
 // The variables of a program in a sandbox: the defaults, the sandbox's own, then `extra` (a JSON
 // object of strings, may be NULL), later ones winning. Ends with NULL; freed with exec_env_free.

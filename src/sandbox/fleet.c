@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // All sandboxes that somebody uses or that have a box. The others are rows.
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,6 +111,19 @@ static bool drop_ready(struct fleet *fleet, uint64_t number)
     return false;
 }
 
+unsigned fleet_renew_pool(struct fleet *fleet)
+{
+    const struct box_limits limits = limits_default();
+    struct ready_box box;
+    unsigned n = 0;
+    for (; fleet_take_ready(fleet, &box) == 0; n++) {
+        fd_close(box.guest);
+        keeper_take(fleet, box.number, &limits, 0, NULL, NULL); // only who has it can end it
+        keeper_destroy(fleet, box.number, NULL, NULL);
+    }
+    return n;
+}
+
 // --- boxes by number
 
 struct bound { // an entry of fleet->boxes
@@ -180,6 +194,8 @@ static void sandbox_empty(struct sandbox *s)
     waiters_free(s->wakers); // there are some only when the fleet goes: nobody is told any more
     waiters_free(s->sleepers);
     waiters_free(s->destroyers);
+    waiters_free(s->holders);
+    waiters_free(s->copiers);
     processes_forget(s);
     sessions_forget(s);
     contexts_forget(s);
@@ -254,6 +270,12 @@ struct sandbox *fleet_look_up(struct fleet *fleet, int64_t tenant, const char *i
     if (fleet_tenant(fleet, tenant, err) == NULL ||
         db_sandbox_get(fleet->config.db, tenant, id, &row, err) != 1)
         return NULL;
+    if (row.status == SANDBOX_MAKING) { // nobody's yet: its name is taken all the same
+        sandbox_row_done(&row);
+        (void)err_set(err, ERR_CONFLICT, "sandbox '%.128s' is being made: try again", id);
+        err->sys_errno = EINPROGRESS;
+        return NULL;
+    }
     s = fleet_add(fleet, &row);
     if (s->row.status != SANDBOX_DESTROYING)
         return s;
@@ -268,7 +290,7 @@ struct sandbox *fleet_find(struct fleet *fleet, int64_t tenant, const char *id, 
     struct sandbox *s = sandbox_id_valid(id) ? fleet_look_up(fleet, tenant, id, &found) : NULL;
     if (s != NULL && !s->destroy_wanted)
         return s;
-    if (found.code != ERR_NONE)
+    if (found.code != ERR_NONE && found.sys_errno != EINPROGRESS)
         *err = found;
     else
         (void)err_set(err, ERR_NOT_FOUND,
@@ -346,6 +368,8 @@ static void on_tick(uv_timer_t *timer)
     while ((s = map_next(&fleet->sandboxes, &at)) != NULL) {
         if (is_idle(s, now)) {
             sandbox_sleep(s, "idle", NULL, NULL);
+        } else if (s->disk_in_use) {
+            lifecycle_drop_disk(s);
         } else if (s->refs == 0 && s->state == STATE_SLEEPING &&
                    s->active_stored == s->row.active_ms) {
             fleet_remove(s);
@@ -361,6 +385,7 @@ void fleet_stats(const struct fleet *fleet, struct fleet_stats *ret)
     *ret = fleet->counted;
     ret->boxes_max = fleet->welcome.boxes;
     ret->ready = fleet->n_ready;
+    ret->pool = fleet->welcome.pool_ready;
     ret->parked_python = parking_count(fleet, KERNEL_PYTHON);
     ret->parked_node = parking_count(fleet, KERNEL_NODE);
     ret->running = fleet->running - fleet->starting;
@@ -461,7 +486,8 @@ int fleet_open(const struct fleet_config *config, void (*ready)(void *data),
 
 void fleet_check_stopped(struct fleet *fleet)
 {
-    if (!fleet->stopping || fleet->running > 0 || fleet->stopped_fn == NULL)
+    if (!fleet->stopping || fleet->running + fleet->held + fleet->forking > 0 ||
+        fleet->stopped_fn == NULL)
         return;
     void (*fn)(void *) = fleet->stopped_fn;
     fleet->stopped_fn = NULL;
@@ -513,7 +539,7 @@ void fleet_free(struct fleet *fleet)
             box_link_free(s->box);
             s->refs--; // the box's
         }
-        if (s->state == STATE_DESTROYING)
+        if (s->state == STATE_DESTROYING || s->state == STATE_HELD)
             s->refs--; // that of those in destruction: the next daemon goes on with it
         fleet_remove(s);
         leave_to_others(s);

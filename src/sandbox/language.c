@@ -13,6 +13,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/text.h"
 #include "sandbox/exec.h"
 
 // Without importing them, which takes a second.
@@ -125,18 +126,6 @@ static void cache_put(const struct said *said)
 
 // --- the script
 
-static void quote(struct buf *out, const char *text)
-{
-    (void)buf_append_char(out, '\'');
-    for (; *text != '\0'; text++) {
-        if (*text == '\'')
-            (void)buf_append_str(out, "'\\''");
-        else
-            (void)buf_append_char(out, *text);
-    }
-    (void)buf_append_char(out, '\'');
-}
-
 // Some print their version as an error (java of old, R).
 static void write_script(struct buf *out)
 {
@@ -151,9 +140,9 @@ static void write_script(struct buf *out)
                      LINE_MAX_LEN);
     for (unsigned i = 0; i < n_languages; i++) {
         (void)buf_printf(out, "ask %s ", languages[i].name);
-        quote(out, languages[i].program);
+        shell_quote(out, languages[i].program);
         (void)buf_append_char(out, ' ');
-        quote(out, languages[i].version);
+        shell_quote(out, languages[i].version);
         (void)buf_append_str(out, " &\n");
     }
     (void)buf_append_str(out, "wait\n");

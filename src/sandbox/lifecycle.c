@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a sandbox moves: sleeping, starting, running, quieting, stopping, destroying. One table says
-// which change is possible in which state, one function makes it. Who wants something else than
-// what goes on waits in a list; whenever a state is reached in which it can rest,
+// How a sandbox moves: sleeping, starting, running, quieting, stopping, held, destroying. One table
+// says which change is possible in which state, one function makes it. Who wants something else
+// than what goes on waits in a list; whenever a state is reached in which it can rest,
 // lifecycle_settle() looks at these lists.
 #include <signal.h>
 #include <stdlib.h>
@@ -11,34 +11,50 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "box/limits.h"
+#include "sandbox/hold-internal.h"
 #include "sandbox/process.h"
-#include "sandbox/sandbox-internal.h"
 #include "sandbox/session.h"
 #include "sandbox/terminal.h"
 
 enum { GRACE_MS = 2000 }; // between SIGTERM and the end of the box
 
-#define NO STATE_MAX // not possible: a bug
-
-static const enum sandbox_state moves[STATE_MAX][CHANGE_MAX] = {
-  //                    START           BOUND          FAILED          QUIET           STOP
-  //                    BOX_GONE        DESTROY        FORGET
-    [STATE_SLEEPING] = {STATE_STARTING, STATE_RUNNING, NO,             NO,             NO,             NO,             STATE_DESTROYING, NO        },
-    [STATE_STARTING] = {NO,             STATE_RUNNING, STATE_SLEEPING, NO,             NO,             STATE_SLEEPING, NO,               NO        },
-    [STATE_RUNNING] = {NO,             NO,            NO,             STATE_QUIETING, STATE_STOPPING, STATE_SLEEPING, NO,               NO        },
-    [STATE_QUIETING] = {NO,             NO,            NO,             NO,             STATE_STOPPING, STATE_SLEEPING, NO,               NO        },
-    [STATE_STOPPING] = {NO,             NO,            NO,             NO,             NO,             STATE_SLEEPING, NO,               NO        },
-    [STATE_DESTROYING] = {NO,             NO,            NO,             NO,             NO,             NO,             NO,               STATE_GONE},
-    [STATE_GONE] = {NO,             NO,            NO,             NO,             NO,             NO,             NO,               NO        },
+// All others are not possible: a bug.
+static const struct {
+    enum sandbox_state from;
+    enum sandbox_change change;
+    enum sandbox_state to;
+} moves[] = {
+    {STATE_SLEEPING,   CHANGE_START,    STATE_STARTING  },
+    {STATE_SLEEPING,   CHANGE_BOUND,    STATE_RUNNING   },
+    {STATE_SLEEPING,   CHANGE_HOLD,     STATE_HELD      },
+    {STATE_SLEEPING,   CHANGE_DESTROY,  STATE_DESTROYING},
+    {STATE_HELD,       CHANGE_LET_GO,   STATE_SLEEPING  },
+    {STATE_STARTING,   CHANGE_BOUND,    STATE_RUNNING   },
+    {STATE_STARTING,   CHANGE_FAILED,   STATE_SLEEPING  },
+    {STATE_STARTING,   CHANGE_BOX_GONE, STATE_SLEEPING  },
+    {STATE_RUNNING,    CHANGE_QUIET,    STATE_QUIETING  },
+    {STATE_RUNNING,    CHANGE_STOP,     STATE_STOPPING  },
+    {STATE_RUNNING,    CHANGE_BOX_GONE, STATE_SLEEPING  },
+    {STATE_QUIETING,   CHANGE_STOP,     STATE_STOPPING  },
+    {STATE_QUIETING,   CHANGE_BOX_GONE, STATE_SLEEPING  },
+    {STATE_STOPPING,   CHANGE_BOX_GONE, STATE_SLEEPING  },
+    {STATE_DESTROYING, CHANGE_FORGET,   STATE_GONE      },
 };
 
-static const char *const state_names[STATE_MAX] = {"sleeping", "starting",   "running", "quieting",
-                                                   "stopping", "destroying", "gone"};
+static const char *const state_names[STATE_MAX] = {
+    [STATE_SLEEPING] = "sleeping",     [STATE_STARTING] = "starting", [STATE_RUNNING] = "running",
+    [STATE_QUIETING] = "quieting",     [STATE_STOPPING] = "stopping", [STATE_HELD] = "held",
+    [STATE_DESTROYING] = "destroying", [STATE_GONE] = "gone",
+};
 
 void lifecycle_move(struct sandbox *s, enum sandbox_change change)
 {
-    enum sandbox_state next = moves[s->state][change];
-    if (next == NO)
+    enum sandbox_state next = STATE_MAX;
+    for (size_t i = 0; i < sizeof moves / sizeof *moves; i++) {
+        if (moves[i].from == s->state && moves[i].change == change)
+            next = moves[i].to;
+    }
+    if (next == STATE_MAX)
         abort();
     log_line(LOG_DEBUG, "sandbox moves", "sandbox", s->row.id, "from", state_names[s->state], "to",
              state_names[next], NULL);
@@ -60,6 +76,11 @@ static void wait_in(struct waiter **list, sandbox_fn fn, void *data, bool create
     *list = w;
 }
 
+void lifecycle_wait(struct waiter **list, sandbox_fn fn, void *data)
+{
+    wait_in(list, fn, data, false, 0);
+}
+
 void lifecycle_tell(struct sandbox *s, struct waiter **list, const struct err *err)
 {
     struct waiter *w = *list;
@@ -78,6 +99,8 @@ static void tell_destroyed(struct sandbox *s)
     (void)err_set(&err, ERR_CONFLICT, "sandbox '%.128s' is being destroyed", s->row.id);
     lifecycle_tell(s, &s->wakers, &err);
     lifecycle_tell(s, &s->sleepers, &err);
+    lifecycle_tell(s, &s->holders, &err);
+    lifecycle_tell(s, &s->copiers, &err);
 }
 
 // --- the row
@@ -100,10 +123,20 @@ struct box_limits lifecycle_limits(const struct sandbox *s)
 {
     return (struct box_limits){
         .memory = (uint64_t)s->row.memory,
-        .disk = (uint64_t)s->row.disk,
+        .disk = (uint64_t)(s->row.disk - s->row.shared),
         .pids = (uint32_t)s->row.pids,
         .cpu_milli = (uint32_t)s->row.cpu_milli,
     };
+}
+
+int lifecycle_check_shared(int64_t disk, int64_t shared, struct err *err)
+{
+    if (disk - shared >= (int64_t)LIMIT_DISK_MIN)
+        return 0;
+    return err_set(err, ERR_EXHAUSTED,
+                   "what is on the disk already, %lld MiB, leaves nothing to write of its limit of "
+                   "%lld MiB: give it a larger disk",
+                   (long long)(shared >> 20), (long long)(disk >> 20));
 }
 
 struct tenant *lifecycle_tenant(struct sandbox *s)
@@ -243,9 +276,14 @@ void lifecycle_box_gone(struct sandbox *s)
     }
     lifecycle_count_running(s, -1);
     lifecycle_move(s, CHANGE_BOX_GONE);
+    s->row.slept_ms = db_now_ms();
     if (!s->destroy_wanted)
         store_or_log(s);
     lifecycle_tell(s, &s->sleepers, NULL);
+    if (!s->destroy_wanted && s->fleet->slept_fn != NULL)
+        s->fleet->slept_fn(s->fleet->slept_data, s);
+    if (!s->destroy_wanted)
+        sandbox_recount(s);
     lifecycle_settle(s);
     fleet_check_stopped(s->fleet);
     sandbox_unref(s); // the box's
@@ -279,10 +317,20 @@ static void on_disk_dropped(void *data, const struct keeper_event *ev, const str
 {
     struct sandbox *s = data;
     (void)ev;
+    // A daemon that was killed had asked for a box that no row knows of: it is about to end.
+    s->disk_in_use = err != NULL && err->code == ERR_CONFLICT;
+    if (s->disk_in_use)
+        return; // the ticker tries again
     if (err != NULL && err->code != ERR_NOT_FOUND)
         log_line(LOG_ERROR, "cannot remove a disk; it is tried again at the next start", "sandbox",
                  s->row.id, "error", err->msg, NULL);
     forget(s);
+}
+
+void lifecycle_drop_disk(struct sandbox *s)
+{
+    s->disk_in_use = false;
+    keeper_disk_drop(s->fleet, disk_kept(bind_disk(s)), on_disk_dropped, s);
 }
 
 static void destroy(struct sandbox *s)
@@ -290,37 +338,58 @@ static void destroy(struct sandbox *s)
     sandbox_ref(s); // until it is gone
     lifecycle_move(s, CHANGE_DESTROY);
     tell_destroyed(s);
+    snapshots_drop(s);
     // Also of one that has had no box, as far as its row knows: a daemon that was killed may have
     // asked for one, and its disk was made.
     if (bind_disk(s) != 0)
-        keeper_disk_drop(s->fleet, bind_disk(s), on_disk_dropped, s);
+        lifecycle_drop_disk(s);
     else
         forget(s);
 }
 
 // --- what is wanted next
 
+static void settle_destroyed(struct sandbox *s)
+{
+    tell_destroyed(s);
+    if (s->state == STATE_RUNNING)
+        stop(s);
+    else if (s->state == STATE_QUIETING && s->box != NULL)
+        stop(s);
+    else if (s->state == STATE_SLEEPING)
+        destroy(s); // one that is held: when it is let go
+}
+
+static void settle_asleep(struct sandbox *s)
+{
+    struct err err = {0};
+    if (s->sleepers != NULL) {
+        lifecycle_tell(s, &s->sleepers, NULL); // it never got a box
+        lifecycle_settle(s);
+    } else if (s->holders != NULL && s->fleet->stopping) {
+        (void)err_set(&err, ERR_UNAVAILABLE, "the server is stopping");
+        lifecycle_tell(s, &s->holders, &err);
+        lifecycle_settle(s);
+    } else if (s->holders != NULL) {
+        hold_for_next(s);
+    } else if (s->wakers != NULL && s->row.archive != NULL) {
+        hold_to_recall(s);
+    } else if (s->wakers != NULL) {
+        bind_start(s);
+    }
+}
+
 void lifecycle_settle(struct sandbox *s)
 {
     sandbox_ref(s);
-    if (s->destroy_wanted) {
-        tell_destroyed(s);
-        if (s->state == STATE_RUNNING)
-            stop(s);
-        else if (s->state == STATE_QUIETING && s->box != NULL)
-            stop(s);
-        else if (s->state == STATE_SLEEPING)
-            destroy(s);
-    } else if (s->state == STATE_RUNNING && s->sleepers != NULL) {
+    if (s->destroy_wanted)
+        settle_destroyed(s);
+    else if (s->state == STATE_RUNNING && (s->sleepers != NULL || s->holders != NULL))
         quiet(s);
-    } else if (s->state == STATE_RUNNING && s->wakers != NULL) {
+    else if (s->state == STATE_RUNNING && s->wakers != NULL)
         lifecycle_tell(s, &s->wakers, NULL);
-    } else if (s->state == STATE_SLEEPING && s->sleepers != NULL) {
-        lifecycle_tell(s, &s->sleepers, NULL); // it never got a box
-        lifecycle_settle(s);
-    } else if (s->state == STATE_SLEEPING && s->wakers != NULL) {
-        bind_start(s);
-    }
+    else if (s->state == STATE_SLEEPING)
+        settle_asleep(s);
     sandbox_unref(s);
 }
 
@@ -340,7 +409,8 @@ void lifecycle_resume_destroy(struct sandbox *s)
 void sandbox_wake(struct sandbox *s, sandbox_fn fn, void *data)
 {
     // The ordinary case costs nothing.
-    if (s->state == STATE_RUNNING && !s->destroy_wanted && s->sleepers == NULL) {
+    if (s->state == STATE_RUNNING && !s->destroy_wanted && s->sleepers == NULL &&
+        s->holders == NULL) {
         sandbox_touch(s);
         fn(data, s, false, NULL);
         return;
@@ -367,7 +437,7 @@ void sandbox_sleep(struct sandbox *s, const char *why, sandbox_fn fn, void *data
     if (s->state == STATE_GONE || s->destroy_wanted) {
         (void)err_set(&err, ERR_NOT_FOUND, "sandbox '%.128s' was destroyed", s->row.id);
         fn(data, NULL, false, &err);
-    } else if (s->state == STATE_SLEEPING && s->wakers == NULL) {
+    } else if ((s->state == STATE_SLEEPING || s->state == STATE_HELD) && s->wakers == NULL) {
         fn(data, s, false, NULL);
     } else {
         log_line(LOG_INFO, "sandbox falls asleep", "sandbox", s->row.id, "why", why, NULL);

@@ -20,16 +20,17 @@ struct process {
     struct process_row row;
     unsigned refs;
     bool alive;
-    bool awake;     // the sandbox is busy with it
-    bool swept;     // in processes->gone
-    bool loss_told; // bytes that its log could not take were reported
+    bool awake;      // the sandbox is busy with it
+    bool swept;      // in processes->gone
+    bool loss_told;  // bytes that its log could not take were reported
+    bool log_failed; // it could not be made
     struct process *next_gone;
     struct job *job; // NULL: not running (or not any more)
     process_fn fn;   // not NULL: it is starting
     void *data;
     struct pump *pumps[LOG_STREAMS];
     struct feed *feed;
-    struct bytelog *logs[LOG_STREAMS]; // opened when first used
+    struct bytelog *logs[LOG_STREAMS]; // opened when first used, made with the first byte
     struct process_watch *watches;
     unsigned telling;
     struct spool *spool; // of a terminal; NULL: none
@@ -41,6 +42,7 @@ struct processes {
     struct process *gone;     // deleted, lent to somebody in this turn of the loop
     unsigned running;         // starting ones too
     unsigned ended;           // rows
+    bool trims;               // when the loop has turned
     struct opening *openings; // terminal.c's
     uv_timer_t sweeper;
 };
@@ -60,14 +62,17 @@ int process_list_read(struct db *db, int64_t sandbox, bool running_only, struct 
 void process_list_done(struct process_list *list);
 // Takes it out of its sandbox: streams closed, watchers told. Its job, if any, goes on.
 void process_let_go(struct process *p);
-void process_erase(struct process *p);  // and its logs and row
-void processes_trim(struct sandbox *s); // to PROCESS_KEPT
+void process_erase(struct process *p);        // and its logs and row
+void processes_trim(struct sandbox *s);       // to PROCESS_KEPT
+void processes_trim_later(struct sandbox *s); // when those who wait for an answer have it
 // Writes the end into the row. Whether it could.
 bool process_row_end(struct sandbox *s, struct process_row *row, const struct job_end *end);
 
 // --- process-run.c
 
 void process_drop_job(struct process *p); // lets go of it; a starting process fails
+
+int process_open_log(struct process *p, enum log_stream stream, struct err *err); // makes it
 
 // --- process-io.c
 

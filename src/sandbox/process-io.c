@@ -3,6 +3,7 @@
 // Pumps and feeds are memory of their own, which libuv gives back when it has closed their handles;
 // a closed one knows no process.
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -51,16 +52,6 @@ void pump_close(struct process *p, enum log_stream stream)
     fd_close(TAKE_FD(pump->fd)); // the loop does not look at it any more
 }
 
-// For a process whose log could not be opened: it must not hang.
-static ssize_t discard(int fd)
-{
-    static char nowhere[64 * 1024];
-    ssize_t n = read(fd, nowhere, sizeof nowhere);
-    if (n < 0)
-        return errno == EINTR ? -EAGAIN : -errno;
-    return n;
-}
-
 static void report_loss(struct process *p, const struct bytelog *log)
 {
     if (p->loss_told || (log != NULL && bytelog_lost(log) == 0))
@@ -70,9 +61,44 @@ static void report_loss(struct process *p, const struct bytelog *log)
              "process", p->row.id, NULL);
 }
 
+// For a process whose log could not be made: it must not hang.
+static ssize_t discard(int fd)
+{
+    static char nowhere[64 * 1024];
+    ssize_t n = read(fd, nowhere, sizeof nowhere);
+    if (n < 0)
+        return errno == EINTR ? -EAGAIN : -errno;
+    return n;
+}
+
+// The log is made with the first byte: many programs write none. That is still in the pipe then,
+// for a daemon that dies to lose nothing. 1 when it is there, 0 at the end of the stream, or
+// -EAGAIN.
+static int make_log(struct pump *pump)
+{
+    struct err err = {0};
+    struct process *p = pump->process;
+    struct pollfd look = {.fd = pump->fd, .events = POLLIN};
+    if (poll(&look, 1, 0) <= 0)
+        return -EAGAIN;
+    if (!(look.revents & POLLIN))
+        return 0;
+    if (process_open_log(p, pump->stream, &err) == 0)
+        return 1;
+    p->log_failed = true;
+    log_line(LOG_ERROR, "cannot make a process's log, dropping its output", "sandbox", p->s->row.id,
+             "process", p->row.id, "error", err.msg, NULL);
+    return 1;
+}
+
 static ssize_t move_piece(struct pump *pump, size_t max)
 {
     struct process *p = pump->process;
+    if (p->logs[pump->stream] == NULL && !p->log_failed) {
+        int r = make_log(pump);
+        if (r <= 0)
+            return r;
+    }
     struct bytelog *log = p->logs[pump->stream];
     if (log == NULL)
         return discard(pump->fd);

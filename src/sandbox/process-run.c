@@ -88,7 +88,7 @@ static void finish(struct process *p, const struct job_end *end)
     process_tell(p, /*deleted=*/false);
     process_settle(p);
     process_unref(p);
-    processes_trim(s);
+    processes_trim_later(s);
     sandbox_unref(s);
 }
 
@@ -222,6 +222,7 @@ static int add_row(struct sandbox *s, const struct process_request *request, con
         .command = text_copy(request->command),
         .cwd = text_copy(request->exec.cwd),
         .tty = request->tty != NULL ? text_copy(request->tty) : NULL,
+        .note = request->note != NULL ? text_copy(request->note) : NULL,
         .keep_awake = request->keep_awake,
         .deadline_ms = timeout > 0 ? now + timeout : 0,
         .exit_code = -1,
@@ -260,19 +261,25 @@ static int add_named_row(struct sandbox *s, const struct process_request *reques
     return -1;
 }
 
-static int open_logs(struct process *p, struct err *err)
+int process_open_log(struct process *p, enum log_stream stream, struct err *err)
 {
     const struct fleet *fleet = p->s->fleet;
-    unsigned n = p->row.tty != NULL ? LOG_STDOUT + 1 : LOG_STREAMS;
-    for (enum log_stream i = 0; i < n; i++) {
-        if (p->logs[i] == NULL &&
-            bytelog_open(fleet_logs_fd(fleet), p->row.log, i, fleet_process_log(fleet),
-                         /*make=*/true, &p->logs[i], err) < 0)
-            return -1;
-    }
-    if (p->row.tty == NULL || p->spool != NULL)
+    if (p->logs[stream] != NULL)
         return 0;
-    return spool_open(fleet_logs_fd(fleet), p->row.log, p->logs[LOG_STDOUT], &p->spool, err);
+    return bytelog_open(fleet_logs_fd(fleet), p->row.log, stream, fleet_process_log(fleet),
+                        /*make=*/true, &p->logs[stream], err);
+}
+
+// Its log has a spool before it. Those of pipes are made when there is something to write.
+static int open_terminal_log(struct process *p, struct err *err)
+{
+    if (p->row.tty == NULL)
+        return 0;
+    if (process_open_log(p, LOG_STDOUT, err) < 0)
+        return -1;
+    return p->spool != NULL ? 0
+                            : spool_open(fleet_logs_fd(p->s->fleet), p->row.log,
+                                         p->logs[LOG_STDOUT], &p->spool, err);
 }
 
 // Standard input that comes with the request waits in the feed until there is a pipe.
@@ -338,7 +345,7 @@ void process_start(struct sandbox *s, const struct process_request *request, pro
     p->fn = fn;
     p->data = data;
     begin_life(p);
-    if (open_logs(p, &err) < 0 || prepare_feed(p, request, &err) < 0 ||
+    if (open_terminal_log(p, &err) < 0 || prepare_feed(p, request, &err) < 0 ||
         (p->job = ask(p, request, &err)) == NULL)
         fail_start(p, &err);
 }
@@ -415,8 +422,8 @@ static void adopt_one(struct sandbox *s, struct process *p)
     }
     begin_life(p);
     restore_deadline(p);
-    if (open_logs(p, &err) < 0)
-        log_line(LOG_ERROR, "cannot open a process's log, dropping its output", "sandbox",
+    if (open_terminal_log(p, &err) < 0)
+        log_line(LOG_ERROR, "cannot open a terminal's log, dropping its output", "sandbox",
                  s->row.id, "process", p->row.id, "error", err.msg, NULL);
     if (job_streams(p->job)->in >= 0 || p->row.tty != NULL)
         p->feed = feed_new(STDIN_QUEUE_MAX);

@@ -46,6 +46,10 @@ static void on_sweep(uv_timer_t *timer)
 {
     struct processes *all = timer->data;
     sweep(all);
+    if (!all->trims)
+        return;
+    all->trims = false;
+    processes_trim(all->s);
 }
 
 static void sweep_later(struct processes *all)
@@ -185,6 +189,7 @@ static void copy_row(const struct process_row *row, struct process_row *ret)
     ret->command = row->command != NULL ? must(strdup(row->command)) : NULL;
     ret->cwd = row->cwd != NULL ? must(strdup(row->cwd)) : NULL;
     ret->tty = row->tty != NULL ? must(strdup(row->tty)) : NULL;
+    ret->note = row->note != NULL ? must(strdup(row->note)) : NULL;
 }
 
 struct collecting {
@@ -333,6 +338,12 @@ void processes_trim(struct sandbox *s)
 {
     while (s->processes != NULL && s->processes->ended > PROCESS_KEPT && trim_one(s))
         ;
+}
+
+void processes_trim_later(struct sandbox *s)
+{
+    s->processes->trims = true;
+    sweep_later(s->processes);
 }
 
 bool process_row_end(struct sandbox *s, struct process_row *row, const struct job_end *end)

@@ -21,6 +21,7 @@ struct process; // counted: process_start's callback and process_find lend it fo
 struct process_request {
     const char *id;      // NULL: one is made up
     const char *command; // JSON, as the caller gave it: kept for showing
+    const char *note;    // as in struct process_row; NULL: none
     struct exec_request exec;
     bool keep_stdin; // a pipe that process_stdin writes to
     bool keep_awake; // the sandbox does not fall asleep while it runs

@@ -10,6 +10,7 @@
 #include "base/map.h"
 #include "base/recent.h"
 #include "box/client.h"
+#include "sandbox/disk.h"
 #include "sandbox/job.h"
 #include "sandbox/reach.h"
 #include "sandbox/sandbox.h"
@@ -26,6 +27,7 @@ enum sandbox_state {
     STATE_RUNNING,    // there is one
     STATE_QUIETING,   // its sessions are being saved and its programs asked to end
     STATE_STOPPING,   // the keeper was asked to end the box
+    STATE_HELD,       // no box, and none until whoever works on its disk lets it go
     STATE_DESTROYING, // no box any more; the disk is being removed
     STATE_GONE,       // and the row. Only references hold it in memory
     STATE_MAX,
@@ -38,6 +40,8 @@ enum sandbox_change {
     CHANGE_QUIET,    // it shall sleep
     CHANGE_STOP,     // now its box shall end
     CHANGE_BOX_GONE, // it did, with everything it held
+    CHANGE_HOLD,     // somebody works on its disk
+    CHANGE_LET_GO,   // and has done so
     CHANGE_DESTROY,  // its disk shall go
     CHANGE_FORGET,   // it went
     CHANGE_MAX,
@@ -62,6 +66,10 @@ struct sandbox {
     int64_t active_stored;    // row.active_ms that the database has
     enum sandbox_state state; // lifecycle.c alone moves it
     bool destroy_wanted;
+    bool replacing;             // its disk is being replaced: copiers wait
+    bool recalled;              // it is held for whoever brings back its disk
+    int64_t recounted_ns;       // recount.c
+    bool disk_in_use;           // by a box that nobody knows, in DESTROYING: tried again
     bool created_now;           // its first box decides whether there is such a sandbox at all
     int64_t memory_counted;     // of its tenant's memory, while it counts as running
     bool limiting;              // the keeper was asked to change its limits
@@ -74,6 +82,7 @@ struct sandbox {
     struct sessions *sessions;
     struct contexts *contexts;
     struct waiter *wakers, *sleepers, *destroyers;
+    struct waiter *holders, *copiers;
     uv_timer_t *grace; // while QUIETING
     int64_t quiet_ns;  // since when
     struct follower *followers;
@@ -111,6 +120,11 @@ struct fleet {
     struct parking *parking; // parking.c's
     struct keeper_welcome welcome;
     unsigned running, starting;
+    unsigned held, forking; // sandboxes that are held, and work that makes or removes rows
+    recall_fn recall_fn;
+    void *recall_data;
+    void (*slept_fn)(void *data, struct sandbox *s);
+    void *slept_data;
     struct fleet_stats counted;
     struct timing timings[TIMING_MAX];
     struct recent recent[TIMING_MAX];
@@ -155,7 +169,9 @@ int admit_sandbox(struct fleet *fleet, const struct tenant *tenant, uint64_t dis
 int admit_box(struct fleet *fleet, const struct tenant *tenant, const struct box_limits *limits,
               struct err *err);
 
-int64_t settings_budget(int64_t given); // create.c: as a row has it
+// create.c
+int64_t settings_budget(int64_t given); // as a row has it
+char *slug_make(int64_t tenant, const char *id);
 
 // --- due.c: sandboxes that nobody has used for their destroyAfter
 
@@ -163,6 +179,7 @@ void due_sweep(struct fleet *fleet); // some of them go
 
 // --- lifecycle.c
 
+void lifecycle_wait(struct waiter **list, sandbox_fn fn, void *data);
 void lifecycle_start(struct sandbox *s, sandbox_fn fn, void *data, bool created, int64_t since_ns);
 void lifecycle_move(struct sandbox *s, enum sandbox_change change); // asserts that it is possible
 void lifecycle_settle(struct sandbox *s);                           // what is wanted next
@@ -173,7 +190,11 @@ struct tenant *lifecycle_tenant(struct sandbox *s);
 void lifecycle_box_ended(struct sandbox *s, const struct keeper_ended *msg);
 void lifecycle_box_gone(struct sandbox *s);
 void lifecycle_resume_destroy(struct sandbox *s);
+void lifecycle_drop_disk(struct sandbox *s); // of one in DESTROYING; then it is forgotten
+// As its box gets them: what its disk shares with others is taken off.
 struct box_limits lifecycle_limits(const struct sandbox *s);
+// Whether a disk that shares so much leaves enough to write of its limit. ERR_EXHAUSTED.
+int lifecycle_check_shared(int64_t disk, int64_t shared, struct err *err);
 void lifecycle_count_memory(struct sandbox *s); // after row.memory changed
 // What the keeper said, as a client shall hear it: its own troubles are neither quotas nor rights.
 struct err lifecycle_told(const struct err *err);
@@ -183,6 +204,9 @@ struct err lifecycle_told(const struct err *err);
 void bind_start(struct sandbox *s);          // asks for a box, if there may be one
 void bind_detach(struct sandbox *s);         // the keeper has ended its box, or will
 uint64_t bind_disk(const struct sandbox *s); // the number of its disk; 0: none is kept
+struct disk_ref disk_kept(uint64_t number);
+struct disk_ref disk_snapshot(uint64_t number);
+struct disk_ref disk_making(uint64_t number);
 // A new sandbox takes a box that is ready: its row is written once, with the box. 1 when it did, 0
 // when there is none that suits, -1 and err.
 int bind_create_ready(struct sandbox *s, struct err *err);
@@ -198,6 +222,52 @@ void adopt_listed(struct sandbox *s);   // its guest has told which jobs it has,
 void adopt_unlisted(struct sandbox *s); // its box went before its guest had told
 void adopt_drop(struct fleet *fleet);
 
+// --- disk.c
+
+uint64_t disk_number_make(void);                          // of one in PLACE_MAKING: random
+int disk_check(const struct sandbox *s, struct err *err); // it has one, which is here
+// Copies the disk to another place, from one instant. `bytes`: what may be written to the copy, 0:
+// nothing.
+struct disk_copied {
+    int64_t shared; // what the copy shares with the sandbox and those before it
+    int64_t own;    // of that: written by the sandbox's disk
+    int64_t disk;   // which of its disks it was: row.disks
+    struct disk_version version;
+};
+typedef void (*disk_copied_fn)(void *data, const struct disk_copied *copied, const struct err *err);
+void disk_copy(struct sandbox *s, struct disk_ref to, uint64_t bytes, disk_copied_fn fn,
+               void *data);
+
+// --- recount.c
+
+// What a disk that nobody uses shares with others, at most: `known`, or less.
+typedef void (*recounted_fn)(void *data, int64_t shared);
+void disk_recount(struct fleet *fleet, struct disk_ref disk, int64_t known, recounted_fn fn,
+                  void *data);
+void sandbox_recount(struct sandbox *s); // it has fallen asleep: if it is worth it
+
+// --- snapshot.c and fork.c
+
+// One that is there; ERR_NOT_FOUND.
+int snapshot_get(struct sandbox *s, const char *id, struct snapshot_row *ret, struct err *err);
+// What a disk that begins with it shares: row->bytes, or where the sandbox's limit leaves nothing
+// beside that, what is really there. fn may be called at once.
+void snapshot_count(struct sandbox *s, const struct snapshot_row *row, recounted_fn fn, void *data);
+void snapshots_drop(struct sandbox *s);                  // it is being destroyed: their disks go
+char *sessions_dump(struct sandbox *s, struct err *err); // JSON, of its rows; NULL: err
+// Its sessions become those of the text. Part of the caller's transaction.
+int sessions_undump(struct fleet *fleet, int64_t sandbox, const char *json, struct err *err);
+// As sessions_save, if it runs.
+void snapshot_save_sessions(struct sandbox *s, void (*done)(void *data), void *data);
+// What a snapshot of the tenant's (settings->snapshot) says where `settings` do not: env, image and
+// the disk's size. Texts are those of `ret` and of `ret_source`.
+int fork_fill_settings(struct fleet *fleet, int64_t tenant, struct sandbox_settings *settings,
+                       struct snapshot_row *ret, struct sandbox_row *ret_source, struct err *err);
+// A new sandbox from a snapshot, awake. Takes the texts of both rows. It is admitted.
+void fork_create(struct fleet *fleet, struct sandbox_row *row, struct snapshot_row *from,
+                 sandbox_fn fn, void *data);
+void fork_forget_making(struct fleet *fleet); // at the start: what a daemon before did not finish
+
 // --- keeper-link.c: requests to the keeper, answered by callback; a bounded number is under way
 
 typedef void (*keeper_fn)(void *data, const struct keeper_event *ev, const struct err *err);
@@ -210,8 +280,20 @@ void keeper_take(struct fleet *fleet, uint64_t box, const struct box_limits *lim
 void keeper_destroy(struct fleet *fleet, uint64_t box, keeper_fn fn, void *data);
 void keeper_limit(struct fleet *fleet, uint64_t box, const struct box_limits *limits, keeper_fn fn,
                   void *data);
-void keeper_disk_drop(struct fleet *fleet, uint64_t disk, keeper_fn fn, void *data);
-void keeper_disk_list(struct fleet *fleet, uint64_t above, keeper_fn fn, void *data);
+void keeper_disk_drop(struct fleet *fleet, struct disk_ref disk, keeper_fn fn, void *data);
+void keeper_disk_list(struct fleet *fleet, struct disk_ref above, keeper_fn fn, void *data);
+void keeper_disk_count(struct fleet *fleet, struct disk_ref disk, keeper_fn fn, void *data);
+void keeper_disk_copy(struct fleet *fleet, const struct copy_spec *spec, keeper_fn fn, void *data);
+void keeper_disk_move(struct fleet *fleet, struct disk_ref from, struct disk_ref to, keeper_fn fn,
+                      void *data);
+// Copies texts and descriptors. Returns its id, which may be answered already.
+uint32_t keeper_disk_work(struct fleet *fleet, const struct work_spec *spec, keeper_fn fn,
+                          void *data);
+void keeper_disk_cancel(struct fleet *fleet, uint32_t id); // it is answered soon
+void keeper_space(struct fleet *fleet, keeper_fn fn, void *data);
+// Of PLACE_KEPT; at most KEEPER_USED_MAX.
+void keeper_disk_used(struct fleet *fleet, const uint64_t *numbers, unsigned n, keeper_fn fn,
+                      void *data);
 void keeper_usage(struct fleet *fleet, uint64_t box, keeper_fn fn, void *data);
 // A fork of the zygote as exec `id` of the box: its guest tells the rest.
 typedef void (*plant_fn)(struct fleet *fleet, uint64_t box, uint32_t id, const struct err *err);

@@ -45,6 +45,7 @@ void fleet_tenant_changed(struct fleet *fleet, const struct tenant_row *row); //
 
 struct fleet_stats {
     uint32_t boxes_max, ready, running, waiting; // boxes at most, in the pool, in use, asked for
+    uint32_t pool;                               // boxes that are kept ready, as configured
     uint32_t parked_python, parked_node;         // interpreters in those of the pool
     uint64_t kernels_parked, kernels_forked, kernels_started; // how contexts got theirs
     uint64_t created, woken, slept, destroyed;                // since the daemon started
@@ -56,6 +57,8 @@ struct fleet_stats {
     uint32_t restarts; // of the daemon
 };
 void fleet_stats(const struct fleet *fleet, struct fleet_stats *ret);
+// Ends the boxes of the pool that nobody has taken; others are made in their place. How many.
+unsigned fleet_renew_pool(struct fleet *fleet);
 int64_t fleet_running_of(const struct fleet *fleet, int64_t tenant); // boxes of one tenant
 
 // Histograms of seconds, for /metrics.
@@ -89,8 +92,14 @@ struct sandbox_settings {
     const char *languages;              // as in struct sandbox_row; NULL: none
     bool own_zygote;                    // not the shared one
     int64_t destroy_after_ms;           // 0: never
-    int64_t budget_cost, budget_tokens; // as in struct sandbox_row, but 0: no limit
+    int64_t budget_cost, budget_tokens; // as in struct sandbox_row, but 0: no limit, and
+                                        // BUDGET_NOTHING
+    bool sync, durable;
+    int64_t archive_after_ms; // 0: never
+    const char *snapshot;     // of the tenant's: a new one begins with it; NULL: with nothing
 };
+
+enum { BUDGET_NOTHING = -1 }; // none of it is left
 
 enum {                      // which of them a PATCH changes
     PATCH_LIMITS = 1u << 0, // those not 0
@@ -104,6 +113,9 @@ enum {                      // which of them a PATCH changes
     PATCH_ZYGOTE = 1u << 8,
     PATCH_DESTROY_AFTER = 1u << 9,
     PATCH_BUDGET = 1u << 10,
+    PATCH_SYNC = 1u << 11,
+    PATCH_DURABLE = 1u << 12, // from its next box on
+    PATCH_ARCHIVE_AFTER = 1u << 13,
 };
 
 bool sandbox_id_valid(const char *id);

@@ -8,12 +8,14 @@
 #include "sandbox/session-script.h"
 #include "sandbox/session.h"
 
+struct asking;
 struct shell;
 
 struct session_command {
     struct session *session;
     struct session_command *next;
     session_fn fn; // NULL: nobody waits
+    exec_output_fn output;
     void *data;
     char *command, *cwd, **envp, *stdin_data;
     size_t stdin_len;
@@ -42,7 +44,9 @@ struct session {
     uint64_t ended; // CLOCK_BOOTTIME of the last command's end
     struct buf out, err;
     bool truncated;
-    uint32_t exports_seq; // not 0: it was asked for its exported variables
+    uint32_t exports_seq;  // not 0: it was asked for its exported variables
+    uint32_t known_seq;    // when it has told them last
+    struct asking *asking; // who wants to know them
 };
 
 struct saving;
@@ -54,7 +58,8 @@ struct sessions {
 
 // --- session.c
 
-struct session *session_load(struct sandbox *s, const struct session_row *row); // copies the row
+struct session *session_load(struct sandbox *s, const struct session_row *row);   // copies the row
+struct session *session_find(struct sandbox *s, const char *id, struct err *err); // or loads it
 void session_store(struct session *session); // the row; an error is logged
 void session_unref(struct session *session);
 void session_pump(struct session *session);
@@ -62,6 +67,7 @@ void session_pump(struct session *session);
 void session_on_started(struct session *session, uint32_t exec);
 void session_on_record(struct session *session, const struct script_record *record);
 void session_on_deadline(struct session *session);
+void session_on_output(struct session *session); // something is in `out` or `err`
 struct shell_end {
     const struct err *err; // it could not be started; else
     struct job_end job;
@@ -82,6 +88,7 @@ void session_renew_output(struct session *session); // what came so far is nobod
 // Its exported variables came; or its shell is gone, and they never will.
 void saving_saw(struct session *session);
 void session_ask_exports(struct session *session);
+void session_answer(struct session *session);         // those who ask, with what is known
 int session_set_text(char **text, const char *value); // whether it changed
 
 // --- session-shell.c
@@ -95,6 +102,7 @@ void shell_flush(struct shell *shell);
 void shell_set_deadline(struct shell *shell, int64_t ms); // 0: none
 // Ends what runs in it and was started since; the shell hands over its state and ends.
 void shell_stop(struct shell *shell, uint64_t since);
-void shell_drain(struct shell *shell);  // reads what its streams have
+void shell_drain(struct shell *shell);              // reads what its streams have
+void shell_pause(struct shell *shell, bool paused); // does not read them, but for shell_drain
 void shell_let_go(struct shell *shell); // kills all of it; nothing is told of it any more
 const struct buf *shell_exports(const struct shell *shell);

@@ -84,15 +84,75 @@ void session_ask_exports(struct session *session)
         shell_flush(session->shell);
 }
 
+// --- whoever wants to know them
+
+struct asking {
+    session_ask_fn fn;
+    void *data;
+    struct asking *next;
+};
+
+void session_answer(struct session *session)
+{
+    struct asking *a = session->asking;
+    session->asking = NULL;
+    session->refs++;
+    while (a != NULL) {
+        struct asking *next = a->next;
+        a->fn(a->data, &session->row, NULL);
+        free(a);
+        a = next;
+    }
+    session_unref(session);
+}
+
+void session_ask(struct sandbox *s, const char *id, session_ask_fn fn, void *data)
+{
+    struct err err = {0};
+    struct session *session = session_find(s, id, &err);
+    if (session == NULL) {
+        fn(data, NULL, &err);
+        return;
+    }
+    bool can_tell = session->shell != NULL && shell_ready(session->shell) &&
+                    session->commands == NULL && session->known_seq != session->seq &&
+                    s->sessions->saving == NULL; // which counts who has told
+    if (can_tell && session->exports_seq == 0)
+        session_ask_exports(session);
+    if (!can_tell || session->exports_seq == 0) {
+        fn(data, &session->row, NULL);
+        return;
+    }
+    struct asking *a = calloc(1, sizeof *a);
+    if (a == NULL)
+        abort();
+    *a = (struct asking){.fn = fn, .data = data, .next = session->asking};
+    session->asking = a;
+}
+
 // --- before sleep
+
+struct saving_wait {
+    void (*done)(void *data);
+    void *data;
+    struct saving_wait *next;
+};
 
 struct saving {
     struct sandbox *s;
     unsigned waiting;
-    void (*done)(void *data);
-    void *data;
+    struct saving_wait *first; // who is told, the last one first
     uv_timer_t timer;
 };
+
+static void saving_tell(struct saving *saving, void (*done)(void *data), void *data)
+{
+    struct saving_wait *w = calloc(1, sizeof *w);
+    if (w == NULL)
+        abort();
+    *w = (struct saving_wait){.done = done, .data = data, .next = saving->first};
+    saving->first = w;
+}
 
 static void saving_closed(uv_handle_t *handle)
 {
@@ -101,10 +161,16 @@ static void saving_closed(uv_handle_t *handle)
 
 static void saving_end(struct saving *saving)
 {
-    if (saving->s->sessions != NULL)
+    if (saving->s->sessions != NULL && saving->s->sessions->saving == saving)
         saving->s->sessions->saving = NULL;
+    struct saving_wait *w = saving->first;
     uv_close((uv_handle_t *)&saving->timer, saving_closed);
-    saving->done(saving->data);
+    while (w != NULL) {
+        struct saving_wait *next = w->next;
+        w->done(w->data);
+        free(w);
+        w = next;
+    }
 }
 
 static void on_saving_late(uv_timer_t *timer)
@@ -115,34 +181,47 @@ static void on_saving_late(uv_timer_t *timer)
 void saving_saw(struct session *session)
 {
     struct saving *saving = session->s->sessions->saving;
+    session->known_seq = session->exports_seq;
     session->exports_seq = 0;
     if (session->shell != NULL && !session->dead)
         take_exports(session);
+    session_answer(session);
     if (saving != NULL && --saving->waiting == 0)
         saving_end(saving);
 }
 
-void sessions_save(struct sandbox *s, void (*done)(void *data), void *data)
+// How many shells were asked.
+static unsigned ask_shells(struct sandbox *s)
 {
-    struct saving *saving = calloc(1, sizeof *saving);
-    if (saving == NULL)
-        abort();
+    unsigned n = 0;
     for (struct session *i = s->sessions != NULL ? s->sessions->first : NULL; i != NULL;
          i = i->next) {
         if (i->shell == NULL || !shell_ready(i->shell) || i->commands != NULL)
             continue;
         if (i->exports_seq == 0)
             session_ask_exports(i);
-        saving->waiting += i->exports_seq != 0;
+        n += i->exports_seq != 0;
     }
-    if (saving->waiting == 0 || s->sessions->saving != NULL) {
-        free(saving);
+    return n;
+}
+
+void sessions_save(struct sandbox *s, void (*done)(void *data), void *data)
+{
+    if (s->sessions != NULL && s->sessions->saving != NULL) {
+        saving_tell(s->sessions->saving, done, data);
+        return;
+    }
+    unsigned waiting = ask_shells(s);
+    if (waiting == 0) {
         done(data);
         return;
     }
+    struct saving *saving = calloc(1, sizeof *saving);
+    if (saving == NULL)
+        abort();
     saving->s = s;
-    saving->done = done;
-    saving->data = data;
+    saving->waiting = waiting;
+    saving_tell(saving, done, data);
     saving->timer.data = saving;
     s->sessions->saving = saving;
     uv_update_time(s->fleet->config.loop);

@@ -58,18 +58,6 @@ const char session_script[] =
     " builtin exit \"$__cay_s\";"
     "done";
 
-static void quote(struct buf *out, const char *text)
-{
-    (void)buf_append_char(out, '\'');
-    for (const char *p = text; *p != '\0'; p++) {
-        if (*p == '\'')
-            (void)buf_append_str(out, "'\\''");
-        else
-            (void)buf_append_char(out, *p);
-    }
-    (void)buf_append_char(out, '\'');
-}
-
 // Code that sets the variable to `len` bytes that follow; what keeps its last newlines is the dot.
 static void read_blob(struct buf *code, struct buf *blobs, const char *name, const void *data,
                       size_t len)
@@ -139,7 +127,7 @@ static int scope_variable(struct scope *s, unsigned i, const char *setting, stru
                      "builtin export -n %.*s;else builtin unset -v %.*s;fi;",
                      i, len, setting, i, i, len, setting, len, setting);
     (void)buf_printf(&s->apply, "builtin export %.*s=", len, setting);
-    quote(&s->apply, setting + len + 1);
+    shell_quote(&s->apply, setting + len + 1);
     (void)buf_append_char(&s->apply, ';');
     return 0;
 }
@@ -149,7 +137,7 @@ static void scope_cwd(struct scope *s, const char *cwd)
     (void)buf_append_str(&s->before, "__cay_d=${PWD-} __cay_l=${OLDPWD-};");
     (void)buf_append_str(&s->undo, "CDPATH= builtin cd -- \"$__cay_d\";OLDPWD=$__cay_l;");
     (void)buf_append_str(&s->apply, "CDPATH= builtin cd -- ");
-    quote(&s->apply, cwd);
+    shell_quote(&s->apply, cwd);
     (void)buf_append_str(&s->apply, " 2>&63||__cay_c='! builtin :';");
 }
 
@@ -172,7 +160,7 @@ static int prepare(const struct script_command *c, struct buf *code, struct buf 
         read_blob(code, blobs, "c", c->command, len);
     } else {
         (void)buf_append_str(code, "__cay_c=");
-        quote(code, c->command);
+        shell_quote(code, c->command);
         (void)buf_append_char(code, ';');
     }
     for (unsigned i = 0; c->envp != NULL && c->envp[i] != NULL; i++) {
@@ -185,7 +173,7 @@ static int prepare(const struct script_command *c, struct buf *code, struct buf 
         scope_cwd(s, c->cwd);
     (void)buf_append(code, s->before.data, s->before.len);
     (void)buf_append_str(code, "__cay_u=");
-    quote(code, buf_str(&s->undo));
+    shell_quote(code, buf_str(&s->undo));
     (void)buf_append_char(code, ';');
     (void)buf_append(code, s->apply.data, s->apply.len);
     return s->before.failed || s->undo.failed || s->apply.failed
@@ -230,7 +218,7 @@ int script_begin(struct buf *out, uint32_t seq, const char *cwd, const char *sta
                          seq);
     }
     (void)buf_append_str(&code, "CDPATH= builtin cd -- ");
-    quote(&code, cwd);
+    shell_quote(&code, cwd);
     (void)buf_append_str(&code, "||builtin cd /;__cay_s=0 __cay_i=59 __cay_c='builtin :'");
     return send_code(out, seq, false, &code, &blobs, err);
 }

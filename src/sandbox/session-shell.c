@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -138,8 +139,18 @@ static void on_output(uv_poll_t *poll, int status, int events)
     bool over = which == WATCH_OUT
                     ? read_stream(session, streams->out, &session->out, READ_AT_ONCE)
                     : read_stream(session, streams->err, &session->err, READ_AT_ONCE);
+    session_on_output(session);
     if (status < 0 || over)
         unwatch(shell, which);
+}
+
+// Of a command whose output is told as it comes, no more is left than the pipe holds.
+static size_t rest_of(const struct session *session, int fd)
+{
+    int left = 0;
+    if (!is_running(session) || session->commands->output == NULL)
+        return REST_MAX;
+    return ioctl(fd, FIONREAD, &left) == 0 && left > 0 ? (size_t)left : 0;
 }
 
 void shell_drain(struct shell *shell)
@@ -147,9 +158,20 @@ void shell_drain(struct shell *shell)
     struct session *session = shell->session;
     const struct job_streams *streams = job_streams(shell->job);
     if (streams->out >= 0)
-        (void)read_stream(session, streams->out, &session->out, REST_MAX);
+        (void)read_stream(session, streams->out, &session->out, rest_of(session, streams->out));
     if (streams->err >= 0)
-        (void)read_stream(session, streams->err, &session->err, REST_MAX);
+        (void)read_stream(session, streams->err, &session->err, rest_of(session, streams->err));
+    session_on_output(session);
+}
+
+void shell_pause(struct shell *shell, bool paused)
+{
+    for (int i = WATCH_OUT; i <= WATCH_ERR; i++) {
+        if (shell->watched[i] && paused)
+            (void)uv_poll_stop(&shell->polls[i]);
+        else if (shell->watched[i])
+            (void)uv_poll_start(&shell->polls[i], UV_READABLE, on_output);
+    }
 }
 
 // --- records

@@ -103,6 +103,20 @@ void session_renew_output(struct session *session)
     session->truncated = false;
 }
 
+// Hands over what is there of a command whose output is told as it comes.
+void session_on_output(struct session *session)
+{
+    struct session_command *c = session->commands;
+    struct buf *const bufs[LOG_STREAMS] = {&session->out, &session->err};
+    if (c == NULL || c->seq == 0 || c->output == NULL)
+        return;
+    for (int i = 0; i < LOG_STREAMS; i++) {
+        if (c->fn != NULL && bufs[i]->len > 0)
+            c->output(c->data, (enum log_stream)i, bufs[i]->data, bufs[i]->len);
+        buf_reset(bufs[i]);
+    }
+}
+
 // Ends the first command. The callee may do anything to the session.
 static void finish(struct session *session, struct job_end end, bool terminated)
 {
@@ -121,6 +135,8 @@ static void finish(struct session *session, struct job_end end, bool terminated)
         result.terminated = false;
     }
     session->ended = boottime_ns();
+    if (session->shell != NULL)
+        shell_pause(session->shell, false);
     fleet_count_end(session->s->fleet, result.exec.end.reason);
     fleet_time(session->s->fleet, TIMING_EXEC, result.exec.duration_ns);
     session->refs++;
@@ -388,6 +404,7 @@ static void drop(struct session *session, const struct err *err)
     session->dead = true;
     if (session->exports_seq != 0)
         saving_saw(session);
+    session_answer(session);
     shell_let_go(session->shell);
     if (err == NULL && session->commands != NULL && session->commands->seq != 0)
         finish(session, (struct job_end){.reason = END_KILLED, .exit_code = -1}, false);
@@ -407,7 +424,7 @@ int session_delete(struct sandbox *s, const char *id, struct err *err)
     return r > 0 ? 0 : err_set(err, ERR_NOT_FOUND, "there is no session '%.100s'", id);
 }
 
-static struct session *get(struct sandbox *s, const char *id, struct err *err)
+struct session *session_find(struct sandbox *s, const char *id, struct err *err)
 {
     struct session_row row = {0};
     struct session *session = find(s, id);
@@ -420,6 +437,15 @@ static struct session *get(struct sandbox *s, const char *id, struct err *err)
     return session;
 }
 
+int session_set_timeout(struct sandbox *s, const char *id, int64_t timeout_ms, struct err *err)
+{
+    struct session *session = session_find(s, id, err);
+    if (session == NULL)
+        return -1;
+    session->row.timeout_ms = timeout_ms;
+    return db_session_put(fleet_db(s->fleet), &session->row, err);
+}
+
 static struct session_command *command_new(struct session *session,
                                            const struct session_request *request, struct err *err)
 {
@@ -430,7 +456,7 @@ static struct session_command *command_new(struct session *session,
     sandbox_busy(sandbox_ref(session->s));
     c->begun_ns = clock_ns();
     c->since = boottime_ns();
-    c->timeout_ms = request->timeout_ms;
+    c->timeout_ms = request->timeout_ms > 0 ? request->timeout_ms : session->row.timeout_ms;
     c->command = mem_copy_text(request->command);
     c->cwd = request->cwd != NULL ? mem_copy_text(request->cwd) : NULL;
     c->stdin_len = request->stdin_len;
@@ -451,7 +477,7 @@ struct session_command *session_exec(struct sandbox *s, const char *id,
                                      const struct session_request *request, session_fn fn,
                                      void *data, struct err *err)
 {
-    struct session *session = get(s, id, err);
+    struct session *session = session_find(s, id, err);
     if (session == NULL)
         return NULL;
     if (session->n_commands >= SESSION_QUEUE_MAX) {
@@ -471,6 +497,7 @@ struct session_command *session_exec(struct sandbox *s, const char *id,
     *last = c;
     session->n_commands++;
     c->fn = fn;
+    c->output = request->output;
     c->data = data;
     bool refused = false;
     c->refusal = err;
@@ -488,6 +515,7 @@ void session_cancel(struct session_command *c)
     struct session *session = c->session;
     c->fn = NULL;
     if (c->seq != 0) {
+        session_pause(c, false);
         if (c->stopped == END_NONE && session->shell != NULL) {
             c->stopped = END_KILLED;
             shell_stop(session->shell, c->since);
@@ -500,6 +528,12 @@ void session_cancel(struct session_command *c)
     *p = c->next;
     session->n_commands--;
     command_free(c);
+}
+
+void session_pause(struct session_command *c, bool paused)
+{
+    if (c->seq != 0 && c->session->shell != NULL)
+        shell_pause(c->session->shell, paused);
 }
 
 void sessions_forget(struct sandbox *s)

@@ -20,6 +20,8 @@ int session_create(struct sandbox *s, const char *id, const char *cwd, const cha
                    struct session_row *ret, struct err *err); // id NULL: made up
 int session_get(struct sandbox *s, const char *id, struct session_row *ret, struct err *err);
 int session_each(struct sandbox *s, db_session_fn fn, void *data, struct err *err);
+// For commands that bring no timeout of their own; 0: none.
+int session_set_timeout(struct sandbox *s, const char *id, int64_t timeout_ms, struct err *err);
 int session_delete(struct sandbox *s, const char *id,
                    struct err *err); // ends its shell and all it runs
 
@@ -29,7 +31,8 @@ struct session_request {
     const char *env; // JSON object for this command only; NULL: none
     const void *stdin_data;
     size_t stdin_len;
-    int64_t timeout_ms;
+    int64_t timeout_ms;    // 0: the session's
+    exec_output_fn output; // NULL: its output is collected. With the data of session_exec
 };
 
 struct session_result {
@@ -45,6 +48,14 @@ struct session_command *session_exec(struct sandbox *s, const char *id,
                                      void *data, struct err *err);
 // Nobody waits: a queued one is taken out, a running one is killed as by its timeout.
 void session_cancel(struct session_command *command);
+// Of one with an exec_output_fn: as exec_pause. One that waits for its turn has nothing to pause.
+void session_pause(struct session_command *command, bool paused);
+
+// Its directory and the variables that it has exported, as they are now: its shell is asked, unless
+// nothing was run since, or a command runs (then it is what was known before that). ERR_NOT_FOUND.
+// Calls back exactly once, perhaps before it returns; the row is lent for the call.
+typedef void (*session_ask_fn)(void *data, const struct session_row *row, const struct err *err);
+void session_ask(struct sandbox *s, const char *id, session_ask_fn fn, void *data);
 
 // --- for the fleet
 

@@ -11,7 +11,7 @@
 
 struct patch {
     struct sandbox *s;
-    struct box_limits limits;
+    struct box_limits limits;       // as in the row
     int64_t more_disk, more_memory; // counted for it while the keeper is asked
     struct sandbox_row row;         // its texts that are new, and what is plain
     unsigned which;
@@ -64,6 +64,12 @@ static void set_plain(const struct patch *p)
         row->budget_cost = p->row.budget_cost;
         row->budget_tokens = p->row.budget_tokens;
     }
+    if (p->which & PATCH_SYNC)
+        row->sync = p->row.sync;
+    if (p->which & PATCH_DURABLE)
+        row->durable = p->row.durable;
+    if (p->which & PATCH_ARCHIVE_AFTER)
+        row->archive_after_ms = p->row.archive_after_ms;
 }
 
 static int patch_rows(struct patch *p, struct err *err)
@@ -135,7 +141,8 @@ static int check_patch(struct patch *p, struct err *err)
     struct tenant *tenant = lifecycle_tenant(s);
     int64_t more_disk = (int64_t)p->limits.disk - s->row.disk;
     int64_t more_memory = (int64_t)p->limits.memory - s->row.memory;
-    if (limits_check(&p->limits, err) < 0)
+    if (limits_check(&p->limits, err) < 0 ||
+        lifecycle_check_shared((int64_t)p->limits.disk, s->row.shared, err) < 0)
         return -1;
     if (s->limiting && (p->which & PATCH_LIMITS))
         return err_set(err, ERR_CONFLICT, "its limits are being changed: try again");
@@ -170,6 +177,7 @@ static struct patch *patch_new(struct sandbox *s, const struct sandbox_settings 
     p->fn = fn;
     p->data = data;
     p->limits = lifecycle_limits(s);
+    p->limits.disk = (uint64_t)s->row.disk;
     if (which & PATCH_LIMITS) {
         p->limits.memory =
             settings->limits.memory != 0 ? settings->limits.memory : p->limits.memory;
@@ -185,6 +193,9 @@ static struct patch *patch_new(struct sandbox *s, const struct sandbox_settings 
     p->row.destroy_after_ms = settings->destroy_after_ms;
     p->row.budget_cost = settings_budget(settings->budget_cost);
     p->row.budget_tokens = settings_budget(settings->budget_tokens);
+    p->row.sync = settings->sync;
+    p->row.durable = settings->durable;
+    p->row.archive_after_ms = settings->archive_after_ms;
     p->row.env = copy_if(which & PATCH_ENV, settings->env);
     p->row.labels = copy_if(which & PATCH_LABELS, settings->labels);
     p->row.network = copy_if(which & PATCH_NETWORK, settings->network);
@@ -196,12 +207,13 @@ static struct patch *patch_new(struct sandbox *s, const struct sandbox_settings 
 static void patch_apply(struct patch *p)
 {
     struct sandbox *s = p->s;
-    struct box_limits now = lifecycle_limits(s);
-    bool changes = (p->which & PATCH_LIMITS) && memcmp(&now, &p->limits, sizeof now) != 0;
+    struct box_limits now = lifecycle_limits(s), wanted = p->limits;
+    wanted.disk -= (uint64_t)s->row.shared;
+    bool changes = (p->which & PATCH_LIMITS) && memcmp(&now, &wanted, sizeof now) != 0;
     if (changes && s->box != NULL && s->state != STATE_STARTING) {
         s->limiting = true;
         reserve(p, 1);
-        keeper_limit(s->fleet, box_link_number(s->box), &p->limits, on_limited, p);
+        keeper_limit(s->fleet, box_link_number(s->box), &wanted, on_limited, p);
     } else {
         patch_finish(p, NULL);
     }
@@ -239,6 +251,7 @@ void sandbox_patch(struct sandbox *s, const struct sandbox_settings *settings, u
 // --- usage
 
 struct usage {
+    int64_t shared;
     sandbox_usage_fn fn;
     void *data;
 };
@@ -246,7 +259,12 @@ struct usage {
 static void on_usage(void *data, const struct keeper_event *ev, const struct err *err)
 {
     struct usage *u = data;
-    u->fn(u->data, ev != NULL ? &ev->msg.used : NULL, err);
+    struct keeper_used used = {0};
+    if (ev != NULL) {
+        used = ev->msg.used;
+        used.disk += (uint64_t)u->shared; // others wrote it: the kernel counts it for them
+    }
+    u->fn(u->data, ev != NULL ? &used : NULL, err);
     free(u);
 }
 
@@ -261,6 +279,6 @@ void sandbox_usage(struct sandbox *s, sandbox_usage_fn fn, void *data)
     struct usage *u = calloc(1, sizeof *u);
     if (u == NULL)
         abort();
-    *u = (struct usage){.fn = fn, .data = data};
+    *u = (struct usage){.shared = s->row.shared, .fn = fn, .data = data};
     keeper_usage(s->fleet, box_link_number(s->box), on_usage, u);
 }

@@ -235,19 +235,18 @@ static struct opening *find_opening(struct sandbox *s, const char *name)
     return o;
 }
 
-// Directory and variables of the session of its name.
-static void take_session(struct opening *o)
+// Directory and variables of the session of its name, if there is one.
+static void on_session(void *data, const struct session_row *row, const struct err *err)
 {
-    struct err ignored;
-    struct session_row row = {0};
-    if (session_get(o->s, o->name, &row, &ignored) < 0)
-        return;
-    if (o->cwd == NULL) {
-        o->cwd = copy(row.cwd);
-        o->session_cwd = row.cwd != NULL;
+    struct opening *o = data;
+    (void)err;
+    if (row != NULL && o->cwd == NULL) {
+        o->cwd = copy(row->cwd);
+        o->session_cwd = row->cwd != NULL;
     }
-    o->env = copy(row.env);
-    session_row_done(&row);
+    if (row != NULL)
+        o->env = copy(row->env);
+    start(o);
 }
 
 static struct opening *opening_new(struct sandbox *s, const struct terminal_request *r)
@@ -266,7 +265,6 @@ static struct opening *opening_new(struct sandbox *s, const struct terminal_requ
         .next = processes_of(s)->openings,
     };
     processes_of(s)->openings = o;
-    take_session(o);
     return o;
 }
 
@@ -285,7 +283,7 @@ void terminal_open(struct sandbox *s, const struct terminal_request *request, te
     }
     o = opening_new(s, request);
     wait_for(o, fn, data);
-    start(o);
+    session_ask(s, o->name, on_session, o);
 }
 
 // --- one of them

@@ -20,7 +20,7 @@ struct terminal_request {
 
 // The one of this name, or a new one, in a sandbox that runs. Lent for the call, as by
 // process_start. A new one has the directory and the exported variables of the session of its name,
-// as they are known, if there is one.
+// if there is one (session_ask).
 typedef void (*terminal_fn)(void *data, struct process *p, bool created, const struct err *err);
 void terminal_open(struct sandbox *s, const struct terminal_request *request, terminal_fn fn,
                    void *data);

@@ -38,7 +38,7 @@ enum hand_type {
     HAND_COPY,        // path to path2, with all below it; hand_progress records
     HAND_SEARCH,      // path; data: hand_search. hand_match records
     HAND_REPLACE,     // path; data: hand_search with a replacement. hand_match records of the files
-    HAND_TAR_OUT,     // path: a tar archive of it
+    HAND_TAR_OUT,     // path; data: hand_tar. A tar archive of it
     HAND_TAR_IN,      // path: a tar archive is unpacked below it; two pipes: output, input
     HAND_WATCH,       // path; data: hand_watch. hand_change records until it is cancelled
     // answers
@@ -68,6 +68,9 @@ enum hand_flag {
     HAND_ETAG_GIVEN = 1u << 8,  // `etag` must be that of the file that is there: else ESTALE
     HAND_NO_INLINE = 1u << 9,   // HAND_READ: a descriptor, however small the file is
     HAND_NO_REPLACE = 1u << 10, // HAND_MOVE, HAND_COPY: what is at path2 stays, EEXIST
+    HAND_PLAIN = 1u << 11,      // HAND_TAR_OUT: directories, files and symbolic links alone, for
+                                // readers that know no more: hard links are files of their own,
+                                // holes are zeros, FIFOs are left out
 };
 
 // Followed by path, NUL, path2, NUL (both always there; paths begin with '/' and have no ".."), and
@@ -178,7 +181,8 @@ struct hand_change {
 struct hand_list { // data of HAND_LIST
     uint32_t after_len;
     // names above this relative path only, in the order of the listing: how pages are made.
-    // NUL-ended
+    // NUL-ended. Perhaps behind it globs on names, separated by commas and NUL-ended: what one has
+    // is left out, with all that is below it
 };
 struct hand_search { // data of HAND_SEARCH and HAND_REPLACE
     uint32_t flags;  // enum hand_search_flag
@@ -190,6 +194,12 @@ struct hand_search { // data of HAND_SEARCH and HAND_REPLACE
 enum hand_search_flag {
     HAND_SEARCH_NO_CASE = 1u << 0,
     HAND_SEARCH_HIDDEN = 1u << 1,
+};
+struct hand_tar { // data of HAND_TAR_OUT; none: all of it
+    uint32_t exclude_len;
+    uint32_t pad;
+    // globs on relative paths, in which * takes slashes too, separated by commas: what one has is
+    // left out, with all that is below it. NUL-ended
 };
 struct hand_watch { // data of HAND_WATCH
     uint32_t include_len, exclude_len;

@@ -13,7 +13,8 @@ enum keeper_type {
     KEEPER_DESTROY,   // keeper_box           -> KEEPER_ENDED, later KEEPER_GONE
     KEEPER_LIMIT,     // keeper_limit         -> KEEPER_OK or KEEPER_ERROR
     KEEPER_STATUS,    // keeper_plain         -> KEEPER_STATE
-    KEEPER_DISK_DROP, // keeper_disk_drop     -> KEEPER_OK or KEEPER_ERROR
+    KEEPER_DISK_DROP, // keeper_disk_drop     -> KEEPER_OK or KEEPER_ERROR, of one that is not there
+                      // too: OK
     KEEPER_DISK_LIST, // keeper_disk_list     -> KEEPER_DISKS
     KEEPER_USAGE,     // keeper_box           -> KEEPER_USED or KEEPER_ERROR
     KEEPER_SERVING,   // keeper_plain, no answer: the daemon takes requests from now on
@@ -37,6 +38,19 @@ enum keeper_type {
     KEEPER_PLANT,   // keeper_plant -> KEEPER_OK or KEEPER_ERROR: a fork of the zygote of the box's
                     // image becomes an exec in it; its guest says GUEST_STARTED. ERR_UNAVAILABLE:
                     // there is no zygote, or not yet
+    // disks: each done by a process of its own, several at once, so that nobody waits behind them.
+    // Those that are under way when the client goes are ended, and leave nothing
+    KEEPER_DISK_COPY,   // keeper_disk_copy     -> KEEPER_DISK_DONE or KEEPER_ERROR
+    KEEPER_DISK_MOVE,   // keeper_disk_move     -> KEEPER_OK or KEEPER_ERROR
+    KEEPER_DISK_WORK,   // keeper_disk_work, arguments + [in, out, verdict] -> KEEPER_OK or
+                        // KEEPER_ERROR: cay-pack, confined, works on a disk
+    KEEPER_DISK_CANCEL, // keeper_plain with the id of a KEEPER_DISK_WORK: no answer but that one's
+    KEEPER_SPACE,       // keeper_plain         -> KEEPER_SPACED
+    KEEPER_DISK_DONE,   // keeper_disk_done
+    KEEPER_SPACED,      // keeper_spaced
+    KEEPER_DISK_USED,   // keeper_disk_used     -> KEEPER_DISKS_USED
+    KEEPER_DISKS_USED,  // keeper_disks_used
+    KEEPER_DISK_COUNT,  // keeper_disk_count    -> KEEPER_DISK_DONE or KEEPER_ERROR
     KEEPER_TYPE_MAX,
 };
 
@@ -57,6 +71,19 @@ enum disk_kind {
 
 enum { KEEPER_IMAGE_MAX = 64 };
 
+enum disk_place {   // where on the volume a disk with a number is
+    PLACE_KEPT = 1, // those of sandboxes
+    PLACE_SNAPSHOT, // never written to
+    PLACE_MAKING,   // being made, or looked at for a while: gone when the client is
+    PLACE_MAX,
+};
+
+struct disk_ref {
+    uint32_t place; // enum disk_place
+    uint32_t pad;
+    uint64_t number; // above 0
+};
+
 struct keeper_plain {
     struct wire_head head;
 };
@@ -66,6 +93,8 @@ struct keeper_claim {
     struct box_limits limits;
     uint64_t disk; // with DISK_KEPT, above 0
     uint32_t disk_kind;
+    uint32_t durable; // 1: fsync in the box reaches the volume's own disk
+    uint32_t pad;
     char image[KEEPER_IMAGE_MAX]; // ends with a NUL
 };
 
@@ -116,13 +145,102 @@ struct keeper_welcome {
 
 struct keeper_disk_drop {
     struct wire_head head;
-    uint64_t disk;
+    struct disk_ref disk;
+};
+
+// `to` becomes a copy of `from`, of the same instant throughout, whatever its size; it must not be
+// there yet, nor be in PLACE_KEPT's use. Of a sandbox that has never had a box there is no disk
+// yet: then `to` is an empty one. ERR_EXHAUSTED when there is no room: KEEPER_SPACE.
+struct keeper_disk_copy {
+    struct wire_head head;
+    struct disk_ref from, to;
+    uint64_t bytes; // what may be written to the copy; 0: nothing, of a snapshot
+    uint64_t box;   // not 0: the live one that `from` belongs to, frozen meanwhile
+};
+
+// What a disk was when it was copied to PLACE_MAKING: of two copies with the same one the disk was
+// not changed in between. Zeros: nobody knows.
+struct disk_version {
+    uint64_t change;  // the transaction of the volume that changed it last
+    uint8_t disk[16]; // which one it was: the volume's own name for it
+};
+
+struct keeper_disk_done {
+    struct wire_head head;
+    uint64_t bytes; // what `from` has written by itself and not freed: what a copy shares with it
+    struct disk_version version; // of `from`, copied to PLACE_MAKING
+};
+
+// How many bytes the disk holds, whoever wrote them; KEEPER_DISK_DONE has them. A copy that nobody
+// has written to yet shares exactly that with others: what is to count for its limit from the
+// start. Of one that was written to it is an upper bound of what it shares, as that never grows:
+// the lower of this and what was counted before. So after many snapshots and ways back, when the
+// sum of what was ever shared leaves too little, the caller asks this of the copy in PLACE_MAKING
+// (or of a disk at rest) and goes by it; not every time, since it takes milliseconds for thousands
+// of files, and seconds for millions.
+struct keeper_disk_count {
+    struct wire_head head;
+    struct disk_ref disk;
+};
+
+// `from` takes the place of `to`, which goes, in one step. Neither is in use, nor a snapshot. What
+// was written to `from` is on the machine's disk before that.
+struct keeper_disk_move {
+    struct wire_head head;
+    struct disk_ref from, to;
+};
+
+enum disk_work { // what cay-pack does; pack-msg.h has its arguments and what goes through its pipes
+    WORK_PACK_DISK = 1, // what the sandbox has written, as it is stored, as an archive
+    WORK_PACK_TREE,     // a directory as a box would see it, as an archive
+    WORK_UNPACK_DISK,   // the reverse; of a disk in PLACE_MAKING alone
+    WORK_UNPACK_TREE,   // likewise
+    WORK_SYNC,          // what of a directory has changed
+    WORK_UNSYNC,        // the reverse; of a disk in PLACE_MAKING alone
+    WORK_MAX,
+};
+
+enum { KEEPER_ARGS_MAX = 32 * 1024 };
+
+struct keeper_disk_work { // followed by args_len bytes: n_args texts, each with its NUL
+    struct wire_head head;
+    struct disk_ref disk;
+    uint32_t work; // enum disk_work
+    uint32_t n_args;
+    uint32_t args_len;
+    uint32_t pad;
+    char image[KEEPER_IMAGE_MAX]; // below the disk, where a tree is meant
+};
+
+struct keeper_spaced { // bytes
+    struct wire_head head;
+    uint64_t volume, used; // of the volume: its size, what disks hold
+    uint64_t host_free;    // of the file system that the volume lies on
+    uint64_t writable;     // what all boxes together may still write before they get EDQUOT
+};
+
+enum { KEEPER_USED_MAX = 64 }; // each takes the keeper tens of microseconds
+
+struct keeper_disk_used { // what do these hold?
+    struct wire_head head;
+    uint32_t place; // enum disk_place
+    uint32_t n;
+    uint64_t disk[KEEPER_USED_MAX]; // their numbers; 0 behind the last
+};
+
+struct keeper_disks_used { // bytes that they have written themselves; 0 of one that is not there
+    struct wire_head head;
+    uint32_t n;
+    uint32_t pad;
+    uint64_t bytes[KEEPER_USED_MAX];
 };
 
 enum { KEEPER_DISKS_MAX = 1024 };
 
 struct keeper_disk_list {
     struct wire_head head;
+    uint32_t place; // enum disk_place
+    uint32_t pad;
     uint64_t above; // only numbers above this
 };
 

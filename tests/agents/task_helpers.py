@@ -89,9 +89,10 @@ class Tasks:
     def stream(self, script, **more):
         return self.api.stream("POST", "/execute", self.body(script, **more))
 
-    def begin(self, script, **more):
-        """Begins one and leaves it when its agent has said something. Its id and its sandbox."""
-        with self.stream("echo '{\"type\": \"say\", \"text\": \"it begins\"}'\n" + script, **more) as stream:
+    def begin(self, script, before="", **more):
+        """Begins one and leaves it when its agent has done what is to be done before, and has said something. Its id and
+        its sandbox."""
+        with self.stream(before + "echo '{\"type\": \"say\", \"text\": \"it begins\"}'\n" + script, **more) as stream:
             events = stream.until("message")
         box = next(e.data["sandboxId"] for e in events if e.name == "sandbox")
         return events[0].data["request_id"], box

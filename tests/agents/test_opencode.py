@@ -119,6 +119,7 @@ def test_a_client_that_leaves_has_it_aborted(api, talker):
     eventually(lambda: session not in api.ok("GET", path))
 
 
+@pytest.mark.long
 def test_its_work_keeps_the_sandbox_awake(api):
     box = make_box(api, "wakeful", sleepAfter=2)
     assert said(api, box, "[[delay: 6000]] [[text: at last]]")["response"] == "at last"
@@ -132,6 +133,7 @@ def test_no_model_no_message(api):
     api("DELETE", "/sandbox/without")
 
 
+@pytest.mark.long
 def test_a_budget_that_is_used_up(api):
     box = make_box(api, "poor", budget={"tokens": 1})
     say(api, box, "[[text: too much]]").error(402, "BUDGET_EXCEEDED", "budget", "spent of")  # as OpenCode was told
@@ -215,6 +217,7 @@ def test_one_that_dies_is_started_again(api, talker):
     assert again["response"] == "after" and process_of(api, talker)["pid"] != before
 
 
+@pytest.mark.long
 def test_it_sleeps_and_wakes(api, talker):
     session = said(api, talker, "[[text: tired]]")["sessionId"]
     api.ok("POST", f"/sandbox/{talker}/sleep")

@@ -113,6 +113,7 @@ def test_a_key_is_used_and_stays_outside(opened, model):
     assert own_secrets(api.server) == []
 
 
+@pytest.mark.long
 def test_another_provider_and_a_changed_configuration(opened, model):
     api = opened
     box = make_box(api, "changing")

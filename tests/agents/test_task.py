@@ -271,7 +271,7 @@ def test_its_time(tasks, repo):
 
 
 def test_cancelled(tasks):
-    request, box = tasks.begin("echo x > x; sleep 1000\n")
+    request, box = tasks.begin("sleep 1000\n", before="echo x > x\n")
     assert tasks.api("DELETE", f"/execute/{request}").json["state"] == "cancelling"
     done = tasks.wait(request)
     assert done["error_code"] == "CANCELLED" and tasks.names(done) == {"x": "added"}

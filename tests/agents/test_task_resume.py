@@ -120,7 +120,7 @@ def test_in_a_sandbox_of_ones_own(tasks, remote):
 
 
 def test_its_deadline_holds(tasks):
-    request, _ = tasks.begin("echo x > x; sleep 1000\n", timeout=6000)
+    request, _ = tasks.begin("sleep 1000\n", before="echo x > x\n", timeout=6000)
     kill(tasks)
     done = tasks.wait(request)
     assert done["error_code"] == "EXECUTION_TIMEOUT" and tasks.names(done) == {"x": "added"}

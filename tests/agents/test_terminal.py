@@ -92,6 +92,7 @@ def test_others_look_on(api, box, shell):
         assert "●nottobetyped" not in screen.text()
 
 
+@pytest.mark.long
 def test_opencode_has_a_screen(api, box, shell):
     screen = shell(box, "--", "opencode")
     screen.until_shown("Ask anything")

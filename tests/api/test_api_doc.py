@@ -26,7 +26,7 @@ def listed_routes():
                 name = names[0].split(":")[0] + name
             elif names[0].startswith("/processes/{pid}/"):
                 name = "/processes/{pid}/" + name.split("/")[-1]
-            top = name.split("/")[1] in {"sandbox", "execute", "agents", "usage", "secrets", "tokens", "tenants", "metrics"}
+            top = name.split("/")[1] in {"sandbox", "execute", "agents", "usage", "secrets", "tokens", "tenants", "metrics", "backups", "du"}
             all_methods = ["GET", "POST", "PUT", "PATCH", "DELETE"] if group == ["any"] else group
             found |= {(name if top else f"/sandbox/{{id}}{name}", method.lower()) for method in all_methods}
     return found

@@ -447,6 +447,7 @@ def test_bytes_per_second_of_all_together(net, make, world):
         assert time.monotonic() - began > 1.5, curl
 
 
+@pytest.mark.long
 def test_a_flood_of_decisions_is_not_a_flood_of_events(net, make):
     box = make({"allow": ["web.example"]})
     run(net, box, "for i in $(seq 300); do echo \"url=http://h$i.evil.example/\"; echo -o /dev/null; done > urls; "

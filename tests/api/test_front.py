@@ -12,7 +12,7 @@ METHODS = ["get", "post", "put", "patch", "delete"]
 
 def routes_of_the_table():
     text = (TOP / "src" / "api" / "routes.c").read_text()
-    found = re.findall(r'ROUTE\(HTTP_([A-Z]+), "([^"]+)"', text)
+    found = re.findall(r'ROUTE\(\s*HTTP_([A-Z]+), "([^"]+)"', text)
     found += [(m, "/sandbox/{id}/proxy/{port}/{path*}") for m in re.findall(r"PREVIEW\(HTTP_([A-Z]+),", text)]
     found += [(m, "/sandbox/{id}/opencode/{path*}") for m in re.findall(r"OPENCODE\(HTTP_([A-Z]+),", text)]
     return {(m.lower(), p.replace("*", "")) for m, p in found}
@@ -58,7 +58,7 @@ def test_description_is_sound(api):
             assert named == set(re.findall(r"\{(\w+)\}", path)), path
             assert op["summary"] and op["responses"]
     fields = spec["components"]["schemas"]["CreateSandbox"]["properties"]
-    assert "memory" in fields and "snapshot" not in fields
+    assert "memory" in fields and "ports" not in fields
 
 
 def test_every_described_route_is_there_and_others_are_not(api):
@@ -182,3 +182,23 @@ def test_cors(make_server):
     assert "Authorization" in flight.headers["Access-Control-Allow-Headers"]
     refused = Client(server, token=None)("GET", "/sandbox", headers={"Origin": "https://a.example"})
     assert refused.status == 401 and refused.headers["Access-Control-Allow-Origin"] == "https://a.example"
+
+
+def test_cors_of_a_program_in_a_sandbox(make_server):
+    """By path and with the API's token, a page that is listed may ask it, and reads its answers and what Cay says for it."""
+    server = make_server("--cors", "https://a.example")
+    client = Client(server)
+    client.ok("PUT", "/sandbox/x", {})
+    path = "/sandbox/x/proxy/3000/"
+    page, asks = {"Origin": "https://a.example"}, {"Access-Control-Request-Method": "PUT", "Access-Control-Request-Headers": "authorization,x-mine"}
+    flight = Client(server, token=None)("OPTIONS", path, headers={**page, **asks})
+    assert flight.status == 204 and flight.headers["Access-Control-Allow-Origin"] == "https://a.example"
+    assert (flight.headers["Access-Control-Allow-Methods"], flight.headers["Access-Control-Allow-Headers"]) == ("*", "Authorization, *")
+    stranger = Client(server, token=None)
+    assert stranger("OPTIONS", path, headers={"Origin": "https://b.example", **asks}).status == 401
+    assert stranger("OPTIONS", path, headers=page).status == 401
+    stranger("OPTIONS", path + "?cay_token=abcdefgh12345678", headers={**page, **asks}).error(404, "INVALID_TOKEN")
+    nobody = client("PUT", path, b"x", headers=page)
+    assert nobody.status == 502 and nobody.headers.get_all("Access-Control-Allow-Origin") == ["https://a.example"]
+    client("OPTIONS", path, headers={**page, **asks}).error(502, "BAD_GATEWAY")  # with a token it is the program's
+    assert "Access-Control-Allow-Origin" not in client("GET", path, headers={"Origin": "https://b.example"}).headers

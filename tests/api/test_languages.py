@@ -97,6 +97,7 @@ def test_programs_that_lie(api, own_programs):
     assert languages["python"]["version"] == "3.1" and languages["python"]["libraries"] == {"numpy": "1"}
 
 
+@pytest.mark.long
 def test_a_program_that_never_answers(api, own_programs):
     languages = available(api, own_programs("printf '#!/bin/sh\\nsleep 300\\n' >rustc"))
     assert not languages["rust"]["available"] and languages["python"]["available"] and languages["bash"]["available"]

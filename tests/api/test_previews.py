@@ -646,8 +646,11 @@ def test_by_path_each_request_is_asked_for(served, server):
     s.sendall(f"{get}Authorization: Bearer {ADMIN}\r\n\r\n".encode())
     status, headers, body = read_answer(f)
     assert (status, body, dict(headers)["connection"]) == (200, b"hello from /a", "close")
-    s.sendall(f"{get}\r\n".encode())
-    assert f.read() == b""
+    try:
+        s.sendall(f"{get}\r\n".encode())
+        assert f.read() == b""
+    except ConnectionError:
+        pass  # closed before that came
     s.close()
 
 

@@ -231,6 +231,7 @@ def test_log_beyond_its_cap(make_server):
         events = stream.until("exit")
     holes = [e.data for e in events if e.name == "gap"]
     assert holes == [{"stream": "stdout", "from": gap[0], "to": gap[1]}]
+    assert events[-1].data["limitsHit"] == ["output"]
     assert "".join(e.data["data"] for e in events if e.name == "stdout").encode() == reply.body
     page = api.ok("GET", path("loud", process, "/logs"), headers={"Accept": "application/json"})
     assert any(e.get("type") == "gap" for e in page["events"])

@@ -6,7 +6,8 @@ from api_helpers import at_once, eventually
 
 FIELDS = {"success", "sandboxId", "id", "slug", "status", "image", "limits", "labels", "userId", "provider", "box", "boxes",
           "sleepAfter", "destroyAfter", "budget", "keepAlive", "ephemeral", "createdAt", "updatedAt", "lastActiveAt", "workspaceSyncedAt",
-          "network", "secrets", "languages", "sharedZygote", "opencodeUrl", "opencodeUiUrl"}
+          "network", "secrets", "languages", "sharedZygote", "opencodeUrl", "opencodeUiUrl",
+          "durable", "archived", "sync", "archiveAfter"}
 
 
 def test_create(api):
@@ -74,11 +75,20 @@ def test_bad_settings(api, body, words):
     assert api.ok("GET", "/sandbox")["sandboxes"] == before  # nothing was touched
 
 
-@pytest.mark.parametrize("field", ["snapshot", "sync", "restore", "durable"])
-def test_parts_that_are_not_there(api, box, field):
+def test_parts_that_are_not_there(api, box):
     for value in ("x", None, [], True):
-        api("POST", "/sandbox", {field: value}).error(400, "INVALID_REQUEST", field, "not supported")
-        api("PATCH", f"/sandbox/{box}", {field: value}).error(400, "INVALID_REQUEST", field)
+        api("POST", "/sandbox", {"ports": value}).error(400, "INVALID_REQUEST", "ports", "not supported")
+        api("PATCH", f"/sandbox/{box}", {"ports": value}).error(400, "INVALID_REQUEST", "ports")
+
+
+def test_settings_of_the_disk(api, box):
+    for field, bad in [("durable", "x"), ("sync", 1), ("snapshot", [])]:
+        api("POST", "/sandbox", {field: bad}).error(400, "INVALID_REQUEST", field)
+        api("PATCH", f"/sandbox/{box}", {field: bad}).error(400, "INVALID_REQUEST", field)
+    assert api.ok("PATCH", f"/sandbox/{box}", {"durable": True})["durable"] is True
+    api.ok("POST", f"/sandbox/{box}/sleep")
+    assert api.exec(box, "echo x > /workspace/f && sync -f /workspace/f && cat /workspace/f")["stdout"] == "x\n"
+    assert api.ok("PATCH", f"/sandbox/{box}", {"durable": False})["durable"] is False
 
 
 def test_image_that_is_not_there(api):

@@ -90,6 +90,30 @@ def test_include_and_exclude(files):
         assert {p for _, p in watch.until(path="/w/b.c")} == {"/w/b.c"}
 
 
+def test_a_put_file_is_one_change(files):
+    """Whatever it takes to put it there: nothing of that is told, but the file, as new or as changed."""
+    files.sh("mkdir -p /w/d; touch /w/old")
+    with Watch(files, "path=/w") as watch:
+        files.put("/w/old", b"1")
+        files.put("/w/d/new", b"2" * 100_000)
+        files.put("/w/d/new", b"3")
+        files.done("copy", {"from": "/w/old", "to": "/w/d/new", "replace": True})
+        files.done("batch", {"operations": [{"op": "write", "path": f"/w/{name}", "content": "4"} for name in ("old", "end")]})
+        assert watch.until(path="/w/end") == [
+            ("modify", "/w/old"),
+            ("create", "/w/d/new"),
+            ("modify", "/w/d/new"),
+            ("modify", "/w/d/new"),
+            ("modify", "/w/old"),
+            ("create", "/w/end"),
+        ]
+    with Watch(files, "path=/w/old") as watch:
+        for body in (b"5", b"6"):
+            files.put("/w/old", body)
+            event = next(watch.events)
+            assert (event["eventType"], event["path"]) == ("modify", "/w/old"), event
+
+
 def test_one_file(files):
     files.sh("mkdir -p /w; touch /w/f /w/g")
     with Watch(files, "path=/w/f") as watch:

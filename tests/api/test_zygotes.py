@@ -399,6 +399,7 @@ def test_forks_count_as_processes_of_their_box(api):
         api("DELETE", "/sandbox/few")
 
 
+@pytest.mark.long
 def test_there_is_a_limit_of_forks_in_one_box(api, two):
     """What is not paid for by the box is bounded: further contexts are programs of their own."""
     made = [context(api, two[0]) for _ in range(34)]

@@ -31,6 +31,7 @@ BODIES = {
     "getResult": None,
     "deleteResult": None,
     "getUsage": None,
+    "getDiskUsage": None,
     "createSandbox": {"id": "made"},
     "listSandboxes": None,
     "putSandbox": {"memory": "64m"},
@@ -65,6 +66,12 @@ BODIES = {
     "getLogs": None,
     "openTerminal": None,
     "listTerminals": None,
+    "sync": {"exclude": ["*"]},
+    "getSync": None,
+    "listStored": None,
+    "getStored": None,
+    "putStored": None,
+    "deleteStored": None,
     "deleteTerminal": None,
     "listRoot": None,
     "readFile": None,
@@ -88,6 +95,25 @@ BODIES = {
     "gitCommit": {"message": "harm"},
     "listAgents": None,
     "sendMessage": {"message": "harm"},
+    "makeSnapshot": {"name": "x"},
+    "listSnapshots": None,
+    "deleteSnapshot": None,
+    "rollback": {"snapshot": "snap-x"},
+    "fork": {"count": 2},
+    "makeBackup": {"dir": "/workspace"},
+    "listBackups": None,
+    "getBackup": None,
+    "deleteBackup": None,
+    "listAllBackups": None,
+    "getAnyBackup": None,
+    "deleteAnyBackup": None,
+    "restore": {"backup": "bak-x"},
+    "archive": None,
+    "export": None,
+    "import": None,
+    "makeContainerUrl": {"ttl": 60},
+    "listContainerUrls": None,
+    "revokeContainerUrl": None,
     "openPort": {"port": 3000},
     "listPorts": None,
     "listLanguages": None,
@@ -158,7 +184,7 @@ def state_of(client):
     boxes = client.ok("GET", "/sandbox?limit=1000")["sandboxes"]
     state = {"sandboxes": boxes}
     for box in boxes:
-        for part in ("sessions", "contexts", "processes", "events?limit=1000"):
+        for part in ("sessions", "contexts", "processes", "events?limit=1000", "snapshots", "backups", "stored", "sync", "container-urls"):
             state[box["id"], part] = client.ok("GET", f"/sandbox/{box['id']}/{part}")
     return without(state, "stats", "lastActiveAt", "lastUsed", "duration", "cpu", "peakMemory")
 

@@ -36,9 +36,9 @@ def server(top):
 def make_server(top):
     servers = []
 
-    def make(*flags, data=None):
+    def make(*flags, data=None, **how):
         data = data or tempfile.mkdtemp(prefix="own-", dir=top)
-        servers.append(Server(data, *flags))
+        servers.append(Server(data, *flags, **how))
         return servers[-1]
 
     yield make
@@ -89,7 +89,8 @@ def plant_result(server, tenant, name):
 
 
 class World:
-    """What the attacks are after: a sandbox of alice's with a session, a context, a process and some words in a file."""
+    """What the attacks are after: a sandbox of alice's with a session, a context, a process, a snapshot, a backup and
+    some words in a file, here and in the store."""
 
     box, session, process, context, result = "Victim.1", "work", "svc", "calc", "Result-1"
 
@@ -102,12 +103,16 @@ class World:
         alice.ok("POST", f"/sandbox/{self.box}/contexts", {"id": self.context, "language": "bash"})
         self.cell = alice.ok("POST", f"/sandbox/{self.box}/code", {"code": "SECRET=ours", "context": self.context})["id"]
         plant_result(alice.server, alice.name, self.result)
+        self.snapshot = alice.ok("POST", f"/sandbox/{self.box}/snapshots", {})["id"]
+        self.backup = alice.ok("POST", f"/sandbox/{self.box}/backups", {"dir": "/workspace"})["id"]
+        alice.ok("PUT", f"/sandbox/{self.box}/stored/workspace/file", b"ours")
+        self.url = alice.ok("POST", f"/sandbox/{self.box}/container-url", {})["id"]
         path = f"/sandbox/{self.box}/processes/{self.process}"
         alice.ok("POST", f"{path}/wait", {"log": "started", "timeout": "60s"})
 
     @property
     def ids(self):
-        return {"id": self.box, "sid": self.session, "pid": self.process, "tid": self.alice.id, "name": self.alice.name, "port": "3000", "path": "workspace/file", "cid": self.context, "cell": self.cell, "request_id": self.result}
+        return {"id": self.box, "sid": self.session, "pid": self.process, "tid": self.alice.id, "name": self.alice.name, "port": "3000", "path": "workspace/file", "cid": self.context, "cell": self.cell, "request_id": self.result, "bid": self.backup, "url": self.url}
 
     def state(self):
         state = state_of(self.alice)

@@ -190,6 +190,7 @@ def test_clients_that_do_not_read(calm):
     client.ok("DELETE", "/sandbox/b/processes/loud")
 
 
+@pytest.mark.long
 def test_thousands_of_requests_leave_nothing(calm):
     """The first hundred are for what is made once; the next thousands cost nothing that stays."""
     pid = daemon_pid(calm)

@@ -63,7 +63,7 @@ def test_tenants_are_no_admins(routes, mallory, world):
 
 
 # Routes on which another tenant's id is a name that nobody has yet.
-MAKES_ITS_OWN = ("createSandbox", "putSandbox")
+MAKES_ITS_OWN = ("createSandbox", "putSandbox", "listStored", "putStored")
 
 
 def ids_like(name):
@@ -130,13 +130,14 @@ def test_another_tenants_ids_in_ones_own_sandbox(server, routes, mallory, world)
     mallory.ok("PUT", f"/sandbox/{world.box}", {})
     mine = state_of(mallory)
     for route in routes:
-        inner = {"sid": world.session, "pid": world.process, "cid": world.context, "cell": world.cell}
+        sid = world.snapshot if "/snapshots/" in route.path else world.session
+        inner = {"sid": sid, "pid": world.process, "cid": world.context, "cell": world.cell, "bid": world.backup}
         if not set(route.params) & set(inner):
             continue
         body = json.dumps(route.body).encode() if route.body else b""
         for box in ("own", world.box):
             for name in ids_like(inner[route.params[-1]]) if box == "own" else [inner[route.params[-1]]]:
-                target = route.at(id=box, sid=name, pid=name, cid=name, cell=name)
+                target = route.at(id=box, sid=name, pid=name, cid=name, cell=name, bid=name)
                 reply = ask(server, f"{route.method} {target}", mallory.token, body=body)
                 is_error(reply, 400, 404, 405)
                 assert box != world.box or reply.status == 404

@@ -301,6 +301,7 @@ def test_very_many_values(asked, question):
     assert pulse.worst < 10, pulse.worst
 
 
+@pytest.mark.long
 def test_many_large_answers_at_once(asked, question):
     """What arrives of all answers together is bounded: some are given up, and small ones are not among them."""
     count = 10

@@ -152,6 +152,18 @@ def free_port():
         return s.getsockname()[1]
 
 
+def disks_of(keeper, place):
+    """Numbers of the disks in a place of the volume, as the keeper sees them."""
+    for fd in glob.glob(f"/proc/{keeper}/fd/*"):
+        try:
+            if {"blank", "kept"} <= set(os.listdir(fd)):
+                folders = [f"{fd}/{place}", *glob.glob(f"{fd}/{place}/s*")]
+                return sorted(name for folder in folders for name in os.listdir(folder) if name.isdigit())
+        except OSError:
+            pass
+    raise AssertionError("the keeper holds no volume")
+
+
 class Server:
     """`cay serve` in a data directory. Whoever finds a connect refused writes it down in `refused`."""
 
@@ -261,15 +273,9 @@ class Server:
     def zygotes(self):
         return [pid for pid in children(self.process.pid) if is_zygote(pid)]
 
-    def disks(self):
-        """Names of the disks that are kept, as the keeper sees them."""
-        for fd in glob.glob(f"/proc/{self.process.pid}/fd/*"):
-            try:
-                if set(os.listdir(fd)) == {"blank", "kept"}:
-                    return sorted(os.listdir(f"{fd}/kept"))
-            except OSError:
-                pass
-        raise AssertionError("the keeper holds no volume")
+    def disks(self, place="kept"):
+        """Numbers of the disks that are kept, or elsewhere on the volume."""
+        return disks_of(self.process.pid, place)
 
     def log_files(self):
         return sorted(os.listdir(self.data / "daemon" / "logs"))

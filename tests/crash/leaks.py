@@ -11,12 +11,12 @@ import shutil
 import sqlite3
 import struct
 
-from crash_helpers import children, is_zygote, loops_of, name_of
+from crash_helpers import children, disks_of, is_zygote, loops_of, name_of
 
 SYS_BPF = {"x86_64": 321, "aarch64": 280}[os.uname().machine]
 GET_INFO, LINK_FD, LINK_NEXT = 15, 30, 31
 LINK_OF_NETNS = 5  # BPF_LINK_TYPE_NETNS
-HOLDS_SANDBOX = ("processes", "sessions", "contexts", "events", "ports")  # tables with a column of this name
+HOLDS_SANDBOX = ("processes", "sessions", "contexts", "events", "ports", "snapshots")  # tables with a column of this name
 
 
 def list_fds(pid):
@@ -85,13 +85,7 @@ def links_of_nobody(before=frozenset()):
 
 
 def subvolumes(server):
-    for fd in glob.glob(f"/proc/{server.process.pid}/fd/*"):
-        try:
-            if set(os.listdir(fd)) == {"blank", "kept"}:
-                return len(os.listdir(f"{fd}/kept")) + len(os.listdir(f"{fd}/blank"))
-        except OSError:
-            pass
-    return 0
+    return sum(len(disks_of(server.process.pid, place)) for place in ("blank", "kept", "snaps", "making", "forge"))
 
 
 def rows(server):
@@ -142,6 +136,68 @@ def held(server):
         "rows": rows(server),
         "files": files(server),
     }
+
+
+# -- disks, and what a store holds for them
+
+
+def column(server, sql):
+    """Of all rows, as a set of texts."""
+    db = sqlite3.connect(f"file:{server.data}/daemon/cay.db?mode=ro", uri=True)
+    try:
+        return {str(row[0]) for row in db.execute(sql)}
+    finally:
+        db.close()
+
+
+def packers(server):
+    return [pid for pid in children(server.process.pid) if name_of(pid) == "cay-pack"]
+
+
+def freezers(guest):
+    """Of its box and of all that runs in it; none of one that is still being made: it is where all boxes are, those of
+    other servers, too."""
+    text = pathlib.Path(f"/proc/{guest}/cgroup").read_text(encoding="utf-8")
+    group = next(line for line in text.splitlines() if line.startswith("0::"))[3:]
+    if not re.search(r"/cay/\d+", group):
+        return []
+    return [path for root in ("", "unified") for path in pathlib.Path(f"/sys/fs/cgroup/{root}{group}").rglob("cgroup.freeze")]
+
+
+def frozen(server):
+    """Cgroups of boxes that stand still."""
+    found = set()
+    for guest in guests(server):
+        try:
+            found |= {str(path) for path in freezers(guest) if path.read_text(encoding="utf-8").strip() != "0"}
+        except OSError:
+            pass
+    return found
+
+
+def unknown_objects(server):
+    """Of a local store: what no row knows, and what has no name yet."""
+    store = server.data / "store"
+    backups = column(server, "SELECT id FROM backups")
+    objects = [path for path in store.glob("*/backups/*") if path.name not in backups]
+    return sorted(str(path) for path in [*objects, *store.glob(".tmp/*")])
+
+
+def left_behind(server):
+    """What is there for nothing, while nobody works: disks without rows, objects without rows, helpers."""
+    kept = column(server, "SELECT number FROM sandboxes WHERE archive IS NULL")
+    found = {
+        "making": server.disks("making") + server.disks("forge"),
+        "kept": sorted(set(server.disks("kept")) - kept),
+        "snapshots": sorted(set(server.disks("snaps")) ^ column(server, "SELECT number FROM snapshots")),
+        "rows that are being made": column(server, "SELECT id FROM sandboxes WHERE status = 4"),
+        "backups that are being made": column(server, "SELECT id FROM backups WHERE state = 1"),
+        "doomed": column(server, "SELECT key FROM doomed"),
+        "objects": unknown_objects(server),
+        "helpers": packers(server),
+        "frozen": frozen(server),
+    }
+    return {what: which for what, which in found.items() if which}
 
 
 def difference(before, after):

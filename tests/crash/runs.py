@@ -2,6 +2,7 @@
 """Clients that ask a model, or have a sandbox ask it, while the daemon is killed. The model is a stand-in (tests/standin),
 which remembers what it was asked and what it said that it cost: so answers, rows and sums can be compared with it."""
 
+import contextlib
 import base64
 import http.client
 import itertools
@@ -261,7 +262,10 @@ def kept_connections(pid, model):
     port = f":{int(model.url.rpartition(':')[2]):04X}"
     lines = pathlib.Path("/proc/net/tcp").read_text(encoding="utf-8").splitlines()[1:]
     inodes = {words[9] for words in map(str.split, lines) if words[2].endswith(port)}
-    found = [os.readlink(path) for path in pathlib.Path(f"/proc/{pid}/fd").iterdir()]
+    found = []
+    for path in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            found.append(os.readlink(path))
     return len([name for name in found if name.startswith("socket:") and name[8:-1] in inodes])
 
 
@@ -296,9 +300,11 @@ def results_of(client):
 class Ledger:
     """What the stand-in was asked and had told, against what the server says."""
 
-    def __init__(self, server, model):
+    def __init__(self, server, model, runners=()):
         self.client = server.client()
         assert wait_until(lambda: not self.open_runs()), self.open_runs()
+        # What still asks in a box, although whoever started it was cut off, comes to its end before the books are opened.
+        self.got = {runner.name: runner.got() for runner in runners if isinstance(runner, BoxRunner)}
         self.results = results_of(self.client)
         self.spent = spent_rows(server)
         self.told = {}  # by a word of the text: (usage of a call, how many there were, how many came to their end)
@@ -367,9 +373,7 @@ class Ledger:
         shown = self.client.again("GET", f"/sandbox/{runner.box}").json
         total = self.client.again("GET", f"/usage?by=source&sandbox={runner.box}").json["total"]
         assert shown["budget"]["spent"]["tokens"] == total["input_tokens"] + total["output_tokens"], (shown, total)
-        if not isinstance(runner, BoxRunner):
-            return
-        got = runner.got()
+        got = self.got.get(runner.name, [])
         assert len(got) == len(set(got)), got
         for request in got:
             assert self.spent.get(request) == (1, *self.by_id[request]), (request, self.spent.get(request))

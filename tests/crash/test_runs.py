@@ -14,7 +14,8 @@ import time
 import leaks
 import pytest
 from crash_helpers import FULL, PATIENCE, Broken, Prober, wait_until
-from runs import BoxRunner, Ledger, Runner, StandIn, held, kept_connections, read_events, remove_all, results_of, use
+from runs import (BoxRunner, Ledger, Runner, StandIn, held, kept_connections, read_events, remove_all, results_of, spent_rows,
+                  use)
 from test_crash import kill_at_random
 from test_upgrade import NEXT, installed, replace, upgrade  # noqa: F401  pylint: disable=unused-import
 from test_ways import settled
@@ -138,7 +139,7 @@ def test_daemon_is_killed_at_random_moments(asking, model):
     assert prober.count > 0 and not server.refused
     assert all(runner.done > 3 for runner in runners), [runner.done for runner in runners]
     assert spent["requests"] > 0
-    ledger = Ledger(server, model)
+    ledger = Ledger(server, model, runners)
     ledger.check(runners)
     states = [row["state"] for row in ledger.results.values()]
     assert "done" in states and "lost" in states, states
@@ -180,6 +181,43 @@ def test_a_killed_daemon_loses_what_it_worked_on(asking, model):
     assert client.again("GET", f"/execute/{ids['hangs']}").status == 404
     labels = [s["labels"].get("cay.request") for s in client.good("GET", "/sandbox")["sandboxes"]]
     assert {ids["runs"], ids["streams"]} <= set(labels), labels
+    remove_all(client)
+
+
+# In a box: says that it has the whole message, for which it does not wait for the end of HTTP.
+WHOLE = r"""
+import http.client, json, socket, sys
+c = http.client.HTTPConnection("anthropic.cay", timeout=60)
+if sys.argv[1] == "unix":
+    c.sock = socket.socket(socket.AF_UNIX)
+    c.sock.connect("/run/cay/anthropic.sock")
+ask = {"model": "claude-sonnet-5-5", "max_tokens": 100, "stream": True, "messages": [{"role": "user", "content": sys.argv[2]}]}
+c.request("POST", "/v1/messages", json.dumps(ask), {"Content-Type": "application/json", "anthropic-version": "2023-06-01"})
+a = c.getresponse()
+lines = iter(a)
+for line in lines:
+    if line.startswith(b"data: ") and json.loads(line[6:])["type"] == "message_stop" and next(lines) == b"\n":
+        print(a.headers["request-id"], flush=True)
+"""
+
+
+def test_a_whole_answer_has_its_price(asking, model):
+    """Whoever has the last event has all of it: its price is written down by then, once, although HTTP has not come to its end."""
+    server, client = asking, asking.client()
+    model.clear()
+    client.good("PUT", "/sandbox/b", {"secrets": ["anthropic"], "budget": {"tokens": 10**9}, "keepAlive": True})
+    client.call("PUT", "/sandbox/b/files/workspace/whole.py", WHOLE.encode())
+    ways = ("unix", "tcp")
+    for way in ways:
+        text = f"{way} [[text: hello]] [[usage: in=20 out=7]] [[hang: end]]"
+        client.good("POST", "/sandbox/b/processes", {"id": way, "argv": ["python3", "whole.py", way, text]})
+    said = lambda way: client.again("GET", f"/sandbox/b/processes/{way}/logs?stream=stdout").raw.decode().split()
+    assert wait_until(lambda: all(map(said, ways))), [said(way) for way in ways]
+    assert [request["state"] for request in model.requests()] == ["open", "open"]
+    server.wait_for_another(server.kill_daemon())
+    assert spent_rows(server) == {said(way)[0]: (1, 20, 7) for way in ways}
+    assert client.again("GET", "/sandbox/b").json["budget"]["spent"]["tokens"] == 54
+    assert client.again("GET", "/usage?sandbox=b").json["total"]["requests"] == 2
     remove_all(client)
 
 

@@ -17,12 +17,13 @@ from ways import Ways
 
 # Programs that speak the next version of the messages.
 NEXT = os.environ.get("CAY_NEXT", str(TOP / "build-test" / "tests" / "next" / "cay"))
+PROGRAMS = ("cay", "cayd", "cay-pack")
 
 
 @pytest.fixture
 def installed(server):
     """A server whose programs may be replaced: its data directory holds them too."""
-    for name in ("cay", "cayd"):
+    for name in PROGRAMS:
         shutil.copy2(pathlib.Path(CAY).parent / name, server.data / name)
     server.stop()
     server.program = str(server.data / "cay")
@@ -32,7 +33,9 @@ def installed(server):
 def replace(server, program=CAY):
     """As an installation does: another file under the same name."""
     place = pathlib.Path(server.program).parent
-    for name in ("cay", "cayd"):
+    for name in PROGRAMS:
+        if not (pathlib.Path(program).parent / name).exists():
+            continue  # the next ones pack as these do
         shutil.copy2(pathlib.Path(program).parent / name, place / f"{name}.new")
         (place / f"{name}.new").rename(place / name)
 

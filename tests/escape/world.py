@@ -237,9 +237,22 @@ def witness_on_host():
 
 
 def witness_in_box():
-    token = "n" + secrets.token_hex(6)
-    process = Boxes().start([], ["--witness", token], stdout=subprocess.PIPE)
-    return Witness(process, "a neighbour box")
+    """Everything here looks at this one box, so that one that does not come is asked for again, and its words are kept."""
+    said = []
+    for _ in range(3):
+        token = "n" + secrets.token_hex(6)
+        with tempfile.TemporaryFile() as errors:
+            process = Boxes().start([], ["--witness", token], stdout=subprocess.PIPE, stderr=errors)
+            try:
+                return Witness(process, "a neighbour box")
+            except RuntimeError as why:
+                ended = process.poll()
+                process.kill()
+                process.wait()
+                errors.seek(0)
+                said.append(f"{why} (exit code {ended}): {errors.read().decode(errors='replace')}")
+                print(said[-1])
+    raise RuntimeError("; ".join(said))
 
 
 def lingering(token):

@@ -14,7 +14,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { SEED_MAX = 64 * 1024 };
+enum { SEED_MAX = 128 * 1024 };
 
 static int replay(int dir, const char *name)
 {

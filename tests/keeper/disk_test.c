@@ -101,7 +101,8 @@ static void drop(uint64_t disk, uint16_t answer, enum err_code code)
 {
     struct keeper_event ev;
     struct err err = {0};
-    assert_int_equal(keeper_send_disk_drop(kit_sock(), 70, disk, &err), 0);
+    struct disk_ref ref = {.place = PLACE_KEPT, .number = disk};
+    assert_int_equal(keeper_send_disk_drop(kit_sock(), 70, ref, &err), 0);
     kit_expect(answer, &ev);
     assert_int_equal(ev.msg.head.id, 70);
     if (answer == KEEPER_ERROR)

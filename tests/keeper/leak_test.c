@@ -155,5 +155,93 @@ CHECK_CASE(boxes_that_fail_half_way_leave_nothing)
     check_same(&before);
 }
 
+// --- works on disks ---
+
+static struct disk_ref at(enum disk_place place, uint64_t number)
+{
+    return (struct disk_ref){.place = place, .number = number};
+}
+
+static void send_copy(uint64_t from, struct disk_ref to, uint64_t box)
+{
+    struct err err = {0};
+    const struct copy_spec spec = {
+        .from = at(PLACE_KEPT, from), .to = to, .bytes = 1 << 20, .box = box};
+    assert_int_equal(keeper_send_disk_copy(kit_sock(), 5, &spec, &err), 0);
+}
+
+// All kinds, half of which fail.
+static void works(uint64_t disk)
+{
+    struct err err = {0};
+    struct keeper_event ev;
+    int sock = kit_sock();
+    send_copy(disk, at(PLACE_MAKING, 1), 0);
+    kit_expect(KEEPER_DISK_DONE, &ev);
+    send_copy(disk, at(PLACE_MAKING, 1), 0); // it is there
+    kit_expect(KEEPER_ERROR, &ev);
+    assert_int_equal(keeper_send_disk_count(sock, 5, at(PLACE_MAKING, 1), &err), 0);
+    kit_expect(KEEPER_DISK_DONE, &ev);
+    assert_int_equal(keeper_send_disk_count(sock, 5, at(PLACE_MAKING, 2), &err), 0);
+    kit_expect(KEEPER_ERROR, &ev);
+    assert_int_equal(
+        keeper_send_disk_move(sock, 5, at(PLACE_MAKING, 1), at(PLACE_KEPT, disk), &err), 0);
+    kit_expect(KEEPER_OK, &ev);
+    assert_int_equal(
+        keeper_send_disk_move(sock, 5, at(PLACE_MAKING, 1), at(PLACE_KEPT, disk), &err), 0);
+    kit_expect(KEEPER_ERROR, &ev);
+    assert_int_equal(keeper_send_disk_drop(sock, 5, at(PLACE_SNAPSHOT, 77), &err), 0);
+    kit_expect(KEEPER_OK, &ev);
+}
+
+CHECK_CASE(works_leave_nothing)
+{
+    kit_start(&(struct keeper_config){.boxes = 2, .volume_bytes = VOLUME});
+    struct claim kept = kit_claim(DISK_KEPT, 96);
+    struct kit_box box = kit_take(&kept);
+    (void)kit_destroy(&box);
+    works(96);
+    struct counts before = look_settled();
+    for (int i = 0; i < 30; i++)
+        works(96);
+    check_same(&before);
+}
+
+// The process that copies the disk, held fast: 0 when it was quicker than us.
+static pid_t catch_copier(unsigned n_before)
+{
+    pid_t pid = 0;
+    for (int i = 0; i < 100000 && pid == 0; i++)
+        pid = kit_child(n_before);
+    return pid != 0 && kill(pid, SIGSTOP) == 0 ? pid : 0;
+}
+
+// It is a fork of the keeper, and so has open what the keeper had.
+CHECK_CASE(end_of_a_box_is_not_taken_for_that_of_the_next)
+{
+    kit_start(&(struct keeper_config){.boxes = 2, .volume_bytes = VOLUME});
+    struct claim kept = kit_claim(DISK_KEPT, 97), blank = kit_claim(DISK_TMPFS, 0);
+    struct kit_box source = kit_take(&kept);
+    for (unsigned i = 0; i < 5; i++) {
+        struct keeper_event ev;
+        struct kit_box first = kit_take(&blank);
+        unsigned n = kit_count_children();
+        send_copy(97, at(PLACE_MAKING, 100 + i), source.number);
+        pid_t copier = catch_copier(n);
+        if (copier != 0) {
+            (void)kit_destroy(&first);
+            first = kit_take(&blank); // in the same slot
+            assert_int_equal(kit_run(&first, "true").status, 0);
+            (void)kit_state(); // and the keeper answers
+            assert_int_equal(kill(copier, SIGCONT), 0);
+        }
+        kit_expect(KEEPER_DISK_DONE, &ev);
+        (void)kit_destroy(&first);
+    }
+    assert_int_equal(kit_run(&source, "true").status, 0);
+    (void)kit_destroy(&source);
+}
+
 KIT_MAIN(KIT_CASE(two_hundred_boxes_without_a_pool), KIT_CASE(two_hundred_boxes_from_a_pool),
-         KIT_CASE(claims_that_fail_leave_nothing), KIT_CASE(boxes_that_fail_half_way_leave_nothing))
+         KIT_CASE(claims_that_fail_leave_nothing), KIT_CASE(boxes_that_fail_half_way_leave_nothing),
+         KIT_CASE(works_leave_nothing), KIT_CASE(end_of_a_box_is_not_taken_for_that_of_the_next))

@@ -57,7 +57,8 @@ static struct keeper_disks list_disks(uint64_t above)
 {
     struct keeper_event ev;
     struct err err = {0};
-    assert_int_equal(keeper_send_disk_list(kit_sock(), 9, above, &err), 0);
+    const struct disk_ref from = {.place = PLACE_KEPT, .number = above};
+    assert_int_equal(keeper_send_disk_list(kit_sock(), 9, from, &err), 0);
     kit_expect(KEEPER_DISKS, &ev);
     assert_int_equal(ev.msg.head.id, 9);
     return ev.msg.disks;

@@ -403,6 +403,7 @@ def test_large_cells(kernel):
     assert kernel.run("1").text == "1"
 
 
+@pytest.mark.long
 def test_many_cells_leave_no_memory(kernel):
     code = "({big: new Array(1e5).fill(0)})"
     for _ in range(30):

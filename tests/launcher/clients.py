@@ -1,60 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of others, which the tests drive unmodified: fetched with npm as package-lock.json has them, once, into
-build-test/clients (or CAY_CLIENTS). Where they cannot be had the tests that need them are skipped, and say why."""
+"""The launcher's client, claude-code-templates, and what it runs."""
 
-import fcntl
-import functools
-import hashlib
-import os
 import pathlib
-import shutil
-import subprocess
+import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-FOLDER = pathlib.Path(os.environ.get("CAY_CLIENTS", HERE.parent.parent / "build-test" / "clients"))
-FLAGS = ["--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error"]
-FILES = ("package.json", "package-lock.json")
-PATIENCE = 600  # seconds, for some hundred packages
-NODE_LEAST = 20  # older ones look for localhost at ::1 alone
+sys.path.append(str(HERE.parent))
+
+import npm_packages  # noqa: E402
+from npm_packages import Missing  # noqa: E402, F401
 
 
-class Missing(Exception):
-    pass
-
-
-def stamp():
-    return hashlib.sha256(b"".join((HERE / name).read_bytes() for name in FILES)).hexdigest()
-
-
-def check_node():
-    if shutil.which("node") is None or shutil.which("npm") is None:
-        raise Missing("there is no node, or no npm")
-    version = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout.strip()
-    if int(version.lstrip("v").split(".")[0]) < NODE_LEAST:
-        raise Missing(f"node is {version}, and {NODE_LEAST} is the least")
-
-
-def fetch():
-    for name in FILES:
-        shutil.copyfile(HERE / name, FOLDER / name)
-    try:
-        done = subprocess.run(["npm", "ci", *FLAGS], cwd=FOLDER, capture_output=True, text=True, timeout=PATIENCE, check=False)
-    except subprocess.TimeoutExpired as error:
-        raise Missing(f"npm ci took more than {PATIENCE} s") from error
-    if done.returncode != 0:
-        raise Missing("npm ci failed: " + (done.stderr.strip().splitlines() or ["?"])[0])
-    (FOLDER / "stamp").write_text(stamp())
-
-
-@functools.cache
 def folder():
     """Where node_modules is. Raises Missing."""
-    check_node()
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    with open(FOLDER / "lock", "w", encoding="utf-8") as lock:  # two suites may want them at once
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        there = FOLDER / "stamp"
-        if not there.exists() or there.read_text() != stamp():
-            there.unlink(missing_ok=True)
-            fetch()
-    return FOLDER
+    return npm_packages.folder(HERE, "clients")

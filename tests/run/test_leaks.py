@@ -187,7 +187,7 @@ FAILURES = [
     ["--memory", "64m", "--", "python3", "-c", "x = bytearray(200 << 20)"],
     ["--timeout", "200ms", "--", "sleep", "1000"],
     ["--timeout", "300ms", "--", "python3", "-c", HIDING_TREE],
-    ["--timeout", "1ms", "--", "true"],
+    ["--timeout", "1ms", "--", "sleep", "1000"],
     ["--pids", "8", "--timeout", "300ms", "--", "bash", "-c", "b() { b | b & }; b 2>/dev/null; sleep 10"],
     ["--", "sh", "-c", "kill -9 $$"],
     ["--", "sh", "-c", "kill -9 -1; exit 1"],

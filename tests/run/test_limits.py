@@ -87,12 +87,16 @@ while time.monotonic() < end: pass
 
 
 def test_cpus(cay):
-    """Shares of the same time: a box that may have a quarter gets at most that, and another more."""
-    quarter = cay.python_json(SPIN, "1", flags=["--cpus", "0.25"])
-    whole = cay.python_json(SPIN, "1", flags=["--cpus", "1"])
-    share = quarter["cpu"] / quarter["duration"]
-    assert share <= 0.25 * 1.3
-    assert whole["cpu"] / whole["duration"] > share * 1.5
+    """Shares of the same time: a box that may have a quarter gets at most that, and another more, as soon as the
+    machine has that to give."""
+
+    def share(cpus):
+        report = cay.python_json(SPIN, "1", flags=["--cpus", cpus])
+        return report["cpu"] / report["duration"]
+
+    quarter = share("0.25")
+    assert quarter <= 0.25 * 1.3
+    assert any(share("1") > quarter * 1.5 for _ in range(5))
 
 
 def test_cpus_of_all_processes_together(cay):

@@ -207,11 +207,13 @@ async def send_pieces(reply, data, size):
         await reply.flush()
 
 
-async def meet_fault(reply, fault, count):
+async def meet_fault(reply, fault, count, ends=False):
     """Trouble in the midst of a stream, before its event number `count`."""
     if fault is None or fault.name not in ("break", "error-event", "hang"):
         return
     word, options = fault.options()
+    if word == "end":
+        word = str(count if ends else -1)
     after = int(options.get("after", "2")) if fault.name == "error-event" else int(word or "0")
     if count != after:
         return
@@ -235,7 +237,7 @@ async def send_stream(reply, message, script, fault):
         await meet_fault(reply, fault, count)
         data = written(event, script)
         await send_pieces(reply, data, split or len(data))
-    await meet_fault(reply, fault, count + 1)
+    await meet_fault(reply, fault, count + 1, ends=True)
     reply.writer.write(b"0\r\n\r\n")
 
 

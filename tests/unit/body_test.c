@@ -512,6 +512,48 @@ CHECK_CASE(test_dump)
     body_done(&body);
 }
 
+static const struct schema lenient = SCHEMA("Lenient", struct sample, fields, .lenient = true);
+
+static void assert_fault(const struct schema *by, const char *text, enum body_wrong wrong,
+                         const char *field)
+{
+    struct err err = {0};
+    assert_int_equal(body_read(&body, by, text, strlen(text), &err), -1);
+    assert_int_equal(body.fault.wrong, wrong);
+    assert_string_equal(body.fault.field, field);
+    assert_null(body.tree);
+}
+
+CHECK_CASE(test_faults)
+{
+    assert_fault(&schema, "{", BODY_UNREADABLE, "");
+    assert_fault(&schema, "[]", BODY_UNREADABLE, "");
+    assert_fault(&strict, "{}", BODY_MISSING, "name");
+    assert_fault(&strict, "{\"name\":null}", BODY_MISSING, "name");
+    assert_fault(&strict, "{\"name\":1}", BODY_INVALID, "name");
+    assert_fault(&schema, "{\"nmae\":1}", BODY_UNKNOWN, "nmae");
+    assert_fault(&schema, "{\"inner\":{\"depth\":10}}", BODY_INVALID, "inner.depth");
+    assert_fault(&schema, "{\"inner\":{\"x\":10}}", BODY_UNKNOWN, "inner.x");
+    assert_fault(&listed, "{\"items\":[{},{\"depth\":10}]}", BODY_INVALID, "items.1.depth");
+    assert_fault(&listed, "{\"items\":[]}", BODY_INVALID, "items");
+    (void)good("{}");
+    assert_int_equal(body.fault.wrong, BODY_FINE);
+    body_done(&body);
+}
+
+CHECK_CASE(test_lenient)
+{
+    struct err err = {0};
+    static const char more[] = "{\"origin\":\"user\",\"count\":3,\"idd\":[{}]}";
+    assert_int_equal(body_read(&body, &lenient, more, strlen(more), &err), 0);
+    const struct sample *s = body.values;
+    assert_int_equal(s->count.value, 3);
+    assert_null(s->id);
+    body_done(&body);
+    assert_fault(&lenient, "{\"origin\":1,\"count\":\"x\"}", BODY_INVALID, "count");
+    assert_fault(&lenient, "{\"inner\":{\"x\":10}}", BODY_UNKNOWN, "inner.x"); // not lenient itself
+}
+
 CHECK_MAIN(cmocka_unit_test(test_empty), cmocka_unit_test(test_values),
            cmocka_unit_test(test_null_is_not_given), cmocka_unit_test(test_units),
            cmocka_unit_test(test_users_and_signals), cmocka_unit_test(test_names),
@@ -521,4 +563,5 @@ CHECK_MAIN(cmocka_unit_test(test_empty), cmocka_unit_test(test_values),
            cmocka_unit_test(test_schema), cmocka_unit_test(test_json),
            cmocka_unit_test(test_objects), cmocka_unit_test(test_dollars),
            cmocka_unit_test(test_null_is_given), cmocka_unit_test(test_has),
-           cmocka_unit_test(test_dump))
+           cmocka_unit_test(test_dump), cmocka_unit_test(test_faults),
+           cmocka_unit_test(test_lenient))

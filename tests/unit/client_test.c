@@ -119,6 +119,10 @@ static size_t keeper_want(unsigned type, unsigned *ret_fds)
         return sizeof(struct keeper_plain);
     case KEEPER_ERROR:
         return sizeof(struct keeper_error);
+    case KEEPER_DISK_DONE:
+        return sizeof(struct keeper_disk_done);
+    case KEEPER_SPACED:
+        return sizeof(struct keeper_spaced);
     default:
         return 0;
     }
@@ -161,7 +165,7 @@ CHECK_CASE(keeper_answers_of_every_type_length_and_number)
                 check_keeper(&p, type, len, fds, n);
         }
     }
-    assert_int_equal(accepted, 10); // the long KEEPER_DISKS has a case of its own
+    assert_int_equal(accepted, 12); // the long KEEPER_DISKS has a case of its own
     check_keeper(&p, 0xffff, sizeof(struct keeper_box), fds, 0);
     check_keeper(&p, 0x0100 + KEEPER_OK, sizeof(struct keeper_plain), fds, 0);
     pair_done(&p);
@@ -541,17 +545,18 @@ CHECK_CASE(other_requests)
     assert_memory_equal(&take.limits, &limits, sizeof limits);
     assert_true(take.box == 9 && take.disk == 1ull << 45);
     struct keeper_disk_list list;
-    assert_int_equal(keeper_send_disk_list(p.us, 9, 1ull << 55, &err), 0);
+    const struct disk_ref high = {.place = PLACE_SNAPSHOT, .number = 1ull << 55};
+    assert_int_equal(keeper_send_disk_list(p.us, 9, high, &err), 0);
     heard(&p, &list, sizeof list, KEEPER_DISK_LIST, 9);
-    assert_true(list.above == 1ull << 55);
+    assert_true(list.place == PLACE_SNAPSHOT && list.above == 1ull << 55);
     assert_int_equal(keeper_send_usage(p.us, 10, 1ull << 41, &err), 0);
     heard(&p, &box, sizeof box, KEEPER_USAGE, 10);
     assert_true(box.box == 1ull << 41);
     assert_int_equal(keeper_send_serving(p.us, &err), 0);
     heard(&p, &plain, sizeof plain, KEEPER_SERVING, 0);
-    assert_int_equal(keeper_send_disk_drop(p.us, 7, 1ull << 50, &err), 0);
+    assert_int_equal(keeper_send_disk_drop(p.us, 7, high, &err), 0);
     heard(&p, &drop, sizeof drop, KEEPER_DISK_DROP, 7);
-    assert_true(drop.disk == 1ull << 50);
+    assert_memory_equal(&drop.disk, &high, sizeof high);
     assert_int_equal(guest_send_signal(guest_fresh(p.us), 8, 64, &err), 0);
     heard(&p, &sig, sizeof sig, GUEST_SIGNAL, 8);
     assert_int_equal(sig.signal, 64);
@@ -570,6 +575,69 @@ CHECK_CASE(other_requests)
     assert_int_equal(guest_send_forget(guest_fresh(p.us), 13, GUEST_FORGET_STDIN, &err), 0);
     heard(&p, &forget, sizeof forget, GUEST_FORGET, 13);
     assert_int_equal(forget.what, GUEST_FORGET_STDIN);
+    pair_done(&p);
+}
+
+// -- disks
+
+CHECK_CASE(requests_about_disks)
+{
+    struct pair p = pair_open();
+    struct err err = {0};
+    struct keeper_disk_copy copy;
+    struct keeper_disk_move move;
+    struct keeper_plain plain;
+    const struct disk_ref a = {.place = PLACE_KEPT, .number = 1ull << 50};
+    const struct disk_ref b = {.place = PLACE_MAKING, .number = 3};
+    struct copy_spec spec = {.from = a, .to = b, .bytes = 1ull << 44, .box = 1ull << 43};
+    assert_int_equal(keeper_send_disk_copy(p.us, 2, &spec, &err), 0);
+    heard(&p, &copy, sizeof copy, KEEPER_DISK_COPY, 2);
+    assert_memory_equal(&copy.from, &a, sizeof a);
+    assert_memory_equal(&copy.to, &b, sizeof b);
+    assert_true(copy.bytes == 1ull << 44 && copy.box == 1ull << 43);
+    assert_int_equal(keeper_send_disk_move(p.us, 3, b, a, &err), 0);
+    heard(&p, &move, sizeof move, KEEPER_DISK_MOVE, 3);
+    assert_memory_equal(&move.from, &b, sizeof b);
+    assert_memory_equal(&move.to, &a, sizeof a);
+    assert_int_equal(keeper_send_space(p.us, 4, &err), 0);
+    heard(&p, &plain, sizeof plain, KEEPER_SPACE, 4);
+    assert_int_equal(keeper_send_disk_cancel(p.us, 5, &err), 0);
+    heard(&p, &plain, sizeof plain, KEEPER_DISK_CANCEL, 5);
+    pair_done(&p);
+}
+
+CHECK_CASE(work_has_its_arguments_and_three_descriptors)
+{
+    static char long_one[KEEPER_ARGS_MAX + 1];
+    static struct {
+        struct keeper_disk_work msg;
+        char args[KEEPER_ARGS_MAX];
+    } got;
+    struct pair p = pair_open();
+    struct err err = {0};
+    struct wire_fds fds;
+    const char *args[] = {"/workspace", "--exclude", "", NULL};
+    struct work_spec spec = {
+        .disk = {.place = PLACE_MAKING, .number = 9},
+        .work = WORK_PACK_TREE,
+        .image = "host",
+        .args = args,
+        .fds = { -1,                 p.us,          -1},
+    };
+    assert_int_equal(keeper_send_disk_work(p.us, 6, &spec, &err), 0);
+    ssize_t n = wire_recv(p.them, &got, sizeof got, &fds, MSG_DONTWAIT);
+    assert_int_equal(n, sizeof got.msg + 22);
+    assert_int_equal(got.msg.n_args, 3);
+    assert_int_equal(got.msg.args_len, 22);
+    assert_memory_equal(got.args, "/workspace\0--exclude\0", 22);
+    assert_string_equal(got.msg.image, "host");
+    assert_int_equal(fds.n, 3);
+    assert_int_equal(inode(fds.fd[1]), inode(p.us));
+    wire_fds_close(&fds);
+    memset(long_one, 'x', sizeof long_one - 1);
+    args[2] = long_one;
+    assert_int_equal(keeper_send_disk_work(p.us, 6, &spec, &err), -1);
+    assert_int_equal(err.code, ERR_INVALID);
     pair_done(&p);
 }
 
@@ -843,7 +911,8 @@ CHECK_MAIN(cmocka_unit_test(an_older_guest),
            cmocka_unit_test(last_words_of_a_keeper_that_read_nothing),
            cmocka_unit_test(last_words_of_a_guest_that_read_nothing),
            cmocka_unit_test(gone_without_a_word_and_without_reading), cmocka_unit_test(claims),
-           cmocka_unit_test(other_requests), cmocka_unit_test(exec_with_short_strings),
-           cmocka_unit_test(exec_with_long_strings), cmocka_unit_test(exec_with_no_argument),
-           cmocka_unit_test(exec_with_many_strings), cmocka_unit_test(keeper_errors),
-           cmocka_unit_test(guest_failures))
+           cmocka_unit_test(other_requests), cmocka_unit_test(requests_about_disks),
+           cmocka_unit_test(work_has_its_arguments_and_three_descriptors),
+           cmocka_unit_test(exec_with_short_strings), cmocka_unit_test(exec_with_long_strings),
+           cmocka_unit_test(exec_with_no_argument), cmocka_unit_test(exec_with_many_strings),
+           cmocka_unit_test(keeper_errors), cmocka_unit_test(guest_failures))

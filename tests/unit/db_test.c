@@ -98,13 +98,22 @@ CHECK_CASE(an_older_one)
     kit_db = NULL;
     kit_exec("DROP TABLE results; DROP TABLE held; DROP TABLE spend; DROP TABLE spend_hours;"
              "DROP TABLE codes; DROP TABLE opencode; DROP TRIGGER secrets_of_sandbox;"
+             "DROP TRIGGER sandboxes_archived;"
              "DROP INDEX sandboxes_due;"
              "ALTER TABLE sandboxes DROP COLUMN destroy_after_ms;"
              "ALTER TABLE sandboxes DROP COLUMN budget_cost;"
              "ALTER TABLE sandboxes DROP COLUMN budget_tokens;"
              "ALTER TABLE sandboxes DROP COLUMN spent_cost;"
              "ALTER TABLE sandboxes DROP COLUMN spent_tokens;"
-             "PRAGMA user_version = 6");
+             "DROP TABLE snapshots; DROP TABLE backups; DROP TABLE syncs; DROP TABLE doomed;"
+             "DROP INDEX sandboxes_idle; DROP TRIGGER urls_of_token; DROP TABLE urls;"
+             "ALTER TABLE processes DROP COLUMN note;"
+             "ALTER TABLE sessions DROP COLUMN timeout_ms;"
+             "ALTER TABLE sandboxes DROP COLUMN sync; ALTER TABLE sandboxes DROP COLUMN durable;"
+             "ALTER TABLE sandboxes DROP COLUMN archive_after_ms;"
+             "ALTER TABLE sandboxes DROP COLUMN shared; ALTER TABLE sandboxes DROP COLUMN archive;"
+             "ALTER TABLE sandboxes DROP COLUMN slept_ms; ALTER TABLE sandboxes DROP COLUMN disks;"
+             "UPDATE sandboxes SET boxes = 3; PRAGMA user_version = 6");
     struct sandbox_row row = {0};
     MUST(db_open(kit_path, &kit_db, &err));
     MUST_BE(db_sandbox_get(kit_db, 1, "a", &row, &err), 1);
@@ -112,10 +121,36 @@ CHECK_CASE(an_older_one)
     assert_int_equal(row.budget_cost, -1);
     assert_int_equal(row.budget_tokens, -1);
     assert_int_equal(row.spent_cost, 0);
+    assert_int_equal(row.disks, 1); // it has had boxes: it never gets a blank one
     sandbox_row_done(&row);
     struct spend_row spend = {.tenant = 1, .sandbox_number = 1, .cost = 5};
     MUST(db_spend_add(kit_db, &spend, &err));
     assert_string_equal(kit_ask("SELECT spent_cost FROM sandboxes"), "5");
+}
+
+// Backups from before there were numbers: of the sandbox that has the id now if it was there then.
+CHECK_CASE(older_backups)
+{
+    char a[] = "bak-a", b[] = "bak-b", c[] = "bak-c", of[] = "a", gone[] = "b", kind[] = "tree";
+    MUST(db_open(kit_path, &kit_db, &err));
+    (void)kit_sandbox("a");
+    struct sandbox_row s = {0};
+    MUST_BE(db_sandbox_get(kit_db, 1, "a", &s, &err), 1);
+    struct backup_row row = {.tenant = 1, .id = a, .sandbox = of, .kind = kind, .image = kind};
+    row.created_ms = s.created_ms;
+    MUST(db_backup_add(kit_db, &row, &err));
+    row.id = b;
+    row.created_ms--;
+    MUST(db_backup_add(kit_db, &row, &err));
+    row.id = c;
+    row.sandbox = gone;
+    MUST(db_backup_add(kit_db, &row, &err));
+    sandbox_row_done(&s);
+    db_close(kit_db);
+    kit_db = NULL;
+    kit_exec("ALTER TABLE backups DROP COLUMN number; PRAGMA user_version = 12");
+    MUST(db_open(kit_path, &kit_db, &err));
+    assert_string_equal(kit_ask("SELECT group_concat(number) FROM backups"), "1,0,0");
 }
 
 CHECK_CASE(a_damaged_one)
@@ -447,8 +482,8 @@ CHECK_CASE(no_checkpoints)
 
 CHECK_MAIN(KIT_CASE(opens_and_opens_again), KIT_CASE(no_descriptor_stays_open),
            DIR_CASE(what_is_no_database), DIR_CASE(somebody_elses), DIR_CASE(a_newer_one),
-           DIR_CASE(an_older_one), DIR_CASE(a_damaged_one), DIR_CASE(no_directory),
-           DIR_CASE(an_empty_file_is_a_new_one), KIT_CASE(all_or_nothing),
+           DIR_CASE(an_older_one), DIR_CASE(older_backups), DIR_CASE(a_damaged_one),
+           DIR_CASE(no_directory), DIR_CASE(an_empty_file_is_a_new_one), KIT_CASE(all_or_nothing),
            KIT_CASE(transactions_do_not_nest), KIT_CASE(somebody_writes), KIT_CASE(a_full_disk),
            KIT_CASE(a_file_that_cannot_grow), KIT_CASE(a_database_that_cannot_be_written),
            KIT_CASE(tokens_are_synced_and_the_rest_is_not), KIT_CASE(a_sync_that_fails_is_told),

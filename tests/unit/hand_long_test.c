@@ -128,6 +128,43 @@ static void test_list_refused(void **state)
     }
 }
 
+static void test_list_without_some(void **state)
+{
+    struct talk *talk = *state;
+    static const struct {
+        const char *exclude, *want;
+        uint64_t limit;
+    } cases[] = {
+        {"",          ".h/,.h/i ,a ,b/,b/c/,b/c/d ,b/z ,b.x ,l@,p?,\xc3\xa4 ,", 0},
+        {"b",         ".h/,.h/i ,a ,b.x ,l@,p?,\xc3\xa4 ,",                     0},
+        {".h,c,?",    "b.x ,\xc3\xa4 ,",                                        0},
+        {"nobody,*x", ".h/,.h/i ,a ,",                                          3},
+        {"*",         "",                                                       0},
+    };
+    make_tree(talk);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct output out;
+        struct hand_list head = {0};
+        char data[64] = {0};
+        memcpy(data, &head, sizeof head);
+        memcpy(data + sizeof head + 1, cases[i].exclude, strlen(cases[i].exclude));
+        struct ask ask = {.type = HAND_LIST,
+                          .flags = HAND_RECURSIVE | HAND_HIDDEN,
+                          .limit = cases[i].limit,
+                          .path = talk_path(talk, "t"),
+                          .data = data};
+        ask.data_len = sizeof head + 1 + strlen(cases[i].exclude) + 1;
+        assert_int_equal(talk_long(talk, &ask, &out), 0);
+        char *text = paths_of(&out);
+        assert_string_equal(text, cases[i].want);
+        free(text);
+        free(out.bytes);
+    }
+    char unended[sizeof(struct hand_list) + 3] = "\0\0\0\0\0ab";
+    struct ask bad = {.type = HAND_LIST, .path = "/", .data = unended, .data_len = sizeof unended};
+    assert_int_equal(talk_do(talk, &bad), EINVAL);
+}
+
 // Names in no order, in pages of any size, each once and in order.
 static void test_list_pages(void **state)
 {
@@ -869,11 +906,11 @@ static void test_hand_killed(void **state)
     talk_start(talk);
 }
 
-CHECK_MAIN(TALK_CASE(test_list), TALK_CASE(test_list_refused), TALK_CASE(test_list_pages),
-           TALK_CASE(test_deep), TALK_CASE(test_delete_tree), TALK_CASE(test_delete_swapped),
-           TALK_CASE(test_delete_mounted), TALK_CASE(test_delete_many_dirs), TALK_CASE(test_copy),
-           TALK_CASE(test_copy_refused), TALK_CASE(test_copy_sparse), TALK_CASE(test_search),
-           TALK_CASE(test_search_long), TALK_CASE(test_replace), TALK_CASE(test_replace_model),
-           TALK_CASE(test_search_refused), cmocka_unit_test(test_glob),
-           TALK_CASE(test_many_at_once), TALK_CASE(test_cancel), TALK_CASE(test_same_id),
-           TALK_CASE(test_hand_ends), TALK_CASE(test_hand_killed))
+CHECK_MAIN(TALK_CASE(test_list), TALK_CASE(test_list_refused), TALK_CASE(test_list_without_some),
+           TALK_CASE(test_list_pages), TALK_CASE(test_deep), TALK_CASE(test_delete_tree),
+           TALK_CASE(test_delete_swapped), TALK_CASE(test_delete_mounted),
+           TALK_CASE(test_delete_many_dirs), TALK_CASE(test_copy), TALK_CASE(test_copy_refused),
+           TALK_CASE(test_copy_sparse), TALK_CASE(test_search), TALK_CASE(test_search_long),
+           TALK_CASE(test_replace), TALK_CASE(test_replace_model), TALK_CASE(test_search_refused),
+           cmocka_unit_test(test_glob), TALK_CASE(test_many_at_once), TALK_CASE(test_cancel),
+           TALK_CASE(test_same_id), TALK_CASE(test_hand_ends), TALK_CASE(test_hand_killed))

@@ -29,16 +29,26 @@ static int wait_and_note(struct kit_run *run)
 }
 
 // The archive of a path, in a file.
-static int out_flags(const char *path, const char *file, uint32_t flags)
+static int out_without(const char *path, const char *file, uint32_t flags, const char *excludes)
 {
     static char buf[1 << 16];
-    struct kit_run run = kit_start(work_tar_out, path, flags, NULL, 0);
+    char data[1024];
+    struct hand_tar head = {.exclude_len = (uint32_t)strlen(excludes)};
+    memcpy(data, &head, sizeof head);
+    memcpy(data + sizeof head, excludes, strlen(excludes) + 1);
+    struct kit_run run = kit_start(work_tar_out, path, flags, excludes[0] != '\0' ? data : NULL,
+                                   excludes[0] != '\0' ? sizeof head + strlen(excludes) + 1 : 0);
     auto_fd fd = open(file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     ssize_t n;
     assert_true(fd >= 0);
     while ((n = read(run.out, buf, sizeof buf)) > 0)
         assert_int_equal(fd_write_all(fd, buf, (size_t)n), 0);
     return wait_and_note(&run);
+}
+
+static int out_flags(const char *path, const char *file, uint32_t flags)
+{
+    return out_without(path, file, flags, "");
 }
 
 static int out(const char *path, const char *file)
@@ -160,6 +170,55 @@ CHECK_CASE(others_read_a_tree)
                             "assert t.extractfile(\"a\").read() == b\"one\\n\"\n"
                             "assert len(t.getmembers()) == 13'"),
                      0);
+}
+
+CHECK_CASE(some_of_a_tree)
+{
+    assert_int_equal(
+        kit_sh("mkdir -p from/a/b/c from/node_modules/x from/src/node_modules; cd from;"
+               "touch a/1.log a/b/2.log a/b/c/3.txt node_modules/x/y src/node_modules/z"
+               " keep 'a,b' q.log"),
+        0);
+    static const struct {
+        const char *excludes, *left;
+    } rows[] = {
+        {"node_modules",
+         "./ a/ a/1.log a/b/ a/b/2.log a/b/c/ a/b/c/3.txt a,b keep q.log src/ src/node_modules/ "
+         "src/node_modules/z "                                                                        },
+        {"*.log,node_modules",  "./ a/ a/b/ a/b/c/ a/b/c/3.txt a,b keep src/ src/node_modules/ "
+                               "src/node_modules/z "                    },
+        {"a/b,src/*,,",         "./ a/ a/1.log a,b keep node_modules/ node_modules/x/ node_modules/x/y "
+                        "q.log src/ "                                          },
+        {"[ak]*,*q*,nothing,s", "./ node_modules/ node_modules/x/ node_modules/x/y src/ "
+                                "src/node_modules/ src/node_modules/z "},
+        {"*",                   "./ "                                                                 },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_int_equal(out_without(kit_path("from"), "a.tar", 0, rows[i].excludes), 0);
+        if (kit_sh("[ \"$(tar -tf a.tar | tr '\\n' ' ')\" = '%s' ]", rows[i].left) != 0)
+            fail_msg("without %s", rows[i].excludes);
+    }
+}
+
+CHECK_CASE(a_plain_archive)
+{
+    assert_int_equal(kit_sh("%s truncate -s 5000000 from/holes; echo end >>from/holes", some_tree),
+                     0);
+    assert_int_equal(out_flags(kit_path("from"), "a.tar", HAND_PLAIN), 0);
+    assert_int_equal(
+        kit_sh("python3 -c 'import tarfile\n"
+               "t = tarfile.open(\"a.tar\")\n"
+               "kinds = {m.type for m in t.getmembers()}\n"
+               "assert kinds == {tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE}, kinds\n"
+               "assert not any(k.startswith(\"GNU\") for m in t.getmembers()"
+               " for k in m.pax_headers)\n"
+               "assert t.extractfile(\"dir/hard\").read() == b\"one\\n\"\n"
+               "assert t.extractfile(\"holes\").read() == bytes(5000000) + b\"end\\n\"\n"
+               "assert \"fifo\" not in t.getnames()'"),
+        0);
+    assert_int_equal(kit_sh("truncate -s 3G from/holes"), 0);
+    assert_int_equal(out_flags(kit_path("from"), "a.tar", HAND_PLAIN), -EFBIG);
+    assert_string_equal(last_path, "holes");
 }
 
 CHECK_CASE(it_reads_its_own)
@@ -753,13 +812,14 @@ CHECK_CASE(cleaned_names)
     }
 }
 
-KIT_MAIN(KIT_CASE(others_read_a_tree), KIT_CASE(it_reads_its_own),
-         KIT_CASE(names_of_every_length_and_letter), KIT_CASE(a_single_thing),
-         KIT_CASE(sockets_and_devices_are_left_out), KIT_CASE(holes_are_not_written),
-         KIT_CASE(too_many_holes), KIT_CASE(files_that_change), KIT_CASE(the_pipe_is_closed),
-         KIT_CASE(many_names_and_deep_trees), KIT_CASE(archives_of_others),
-         KIT_CASE(long_names_of_others), KIT_CASE(every_split), KIT_CASE(sparse_files_of_others),
-         KIT_CASE(compressed_ones_are_told_apart), KIT_CASE(what_is_there_is_replaced),
-         KIT_CASE(hostile_names), KIT_CASE(hostile_numbers), KIT_CASE(odd_but_honest),
-         KIT_CASE(cut_anywhere), KIT_CASE(a_full_disk_is_named), KIT_CASE(many_entries),
-         KIT_CASE(the_target), KIT_CASE(headers_there_and_back), KIT_CASE(cleaned_names))
+KIT_MAIN(KIT_CASE(others_read_a_tree), KIT_CASE(some_of_a_tree), KIT_CASE(a_plain_archive),
+         KIT_CASE(it_reads_its_own), KIT_CASE(names_of_every_length_and_letter),
+         KIT_CASE(a_single_thing), KIT_CASE(sockets_and_devices_are_left_out),
+         KIT_CASE(holes_are_not_written), KIT_CASE(too_many_holes), KIT_CASE(files_that_change),
+         KIT_CASE(the_pipe_is_closed), KIT_CASE(many_names_and_deep_trees),
+         KIT_CASE(archives_of_others), KIT_CASE(long_names_of_others), KIT_CASE(every_split),
+         KIT_CASE(sparse_files_of_others), KIT_CASE(compressed_ones_are_told_apart),
+         KIT_CASE(what_is_there_is_replaced), KIT_CASE(hostile_names), KIT_CASE(hostile_numbers),
+         KIT_CASE(odd_but_honest), KIT_CASE(cut_anywhere), KIT_CASE(a_full_disk_is_named),
+         KIT_CASE(many_entries), KIT_CASE(the_target), KIT_CASE(headers_there_and_back),
+         KIT_CASE(cleaned_names))

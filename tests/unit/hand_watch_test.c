@@ -19,6 +19,18 @@ struct change {
 
 static struct kit_run run;
 
+// Whether this is a file system where every file must have a name.
+static bool no_nameless;
+int __real_openat64(int dirfd, const char *path, int flags, mode_t mode);
+int __wrap_openat64(int dirfd, const char *path, int flags, mode_t mode);
+int __wrap_openat64(int dirfd, const char *path, int flags, mode_t mode)
+{
+    if (!no_nameless || (flags & O_TMPFILE) != O_TMPFILE)
+        return __real_openat64(dirfd, path, flags, mode);
+    errno = EOPNOTSUPP;
+    return -1;
+}
+
 static void start_with(const char *path, uint32_t flags, const char *include, const char *exclude)
 {
     static char data[1024];
@@ -316,6 +328,104 @@ CHECK_CASE(any_letters)
     stop();
 }
 
+// --- files that are put
+
+// As the hand puts a file: with `named`, where none may be without a name.
+static void put(const char *path, bool named, uint32_t flags)
+{
+    const struct hand_terms terms = {.flags = flags};
+    struct hand_place place;
+    struct hand_draft draft;
+    struct stat st;
+    bool existed;
+    assert_int_equal(hand_place(kit_path(path), false, &place), 0);
+    no_nameless = named;
+    int r = hand_draft_open(&draft, &place, &terms);
+    no_nameless = false;
+    assert_int_equal(r, 0);
+    assert_int_equal(write(draft.fd, "x", 1), 1);
+    assert_int_equal(hand_draft_commit(&draft, &terms, &existed, &st), 0);
+    hand_draft_done(&draft);
+    assert_int_equal(st.st_nlink, 1);
+}
+
+CHECK_CASE(a_put_file_is_one_change)
+{
+    struct change c;
+    hand_passing_init();
+    assert_int_equal(kit_sh("mkdir -p w/d; touch w/old w/d/old"), 0);
+    start("w", HAND_RECURSIVE);
+    for (int named = 0; named < 2; named++) {
+        const char *fresh = named ? "w/d/new2" : "w/d/new1";
+        put("w/old", named, 0);
+        put(fresh, named, 0);
+        put("w/d/old", named, HAND_MODE);
+        put(fresh, named, 0);
+        expect(HAND_MODIFIED, "old");
+        expect(HAND_CREATED, fresh + 2);
+        expect(HAND_MODIFIED, "d/old");
+        c = next();
+        assert_true(c.kind == HAND_MODIFIED && strcmp(c.path, fresh + 2) == 0 && c.cookie == 0);
+    }
+    assert_false(next_within(&c, 50));
+    stop();
+
+    start_with(kit_path("w"), HAND_RECURSIVE, "", ".*"); // passing names go first
+    expect(HAND_WATCHING, "");
+    put("w/old", false, 0);
+    expect(HAND_MODIFIED, "old");
+    stop();
+}
+
+// Those of a user, however alike.
+CHECK_CASE(names_like_ours_are_told)
+{
+    hand_passing_init();
+    assert_int_equal(mkdir("w", 0700), 0);
+    start("w", HAND_RECURSIVE);
+    make("w/#123");
+    expect(HAND_CREATED, "#123");
+    add_to("w/#123");
+    expect(HAND_MODIFIED, "#123");
+    assert_int_equal(chmod("w/#123", 0640), 0);
+    expect(HAND_ATTRIB, "#123");
+    make("w/.cay-0123456789abcdef");
+    expect(HAND_CREATED, ".cay-0123456789abcdef");
+    assert_int_equal(rename("w/.cay-0123456789abcdef", "w/#123"), 0);
+    expect(HAND_MOVED_FROM, ".cay-0123456789abcdef");
+    expect(HAND_MOVED_TO, "#123");
+    assert_int_equal(unlink("w/#123"), 0);
+    expect(HAND_DELETED, "#123");
+    // A user's own files without names are nobody's either.
+    auto_fd fd = open("w", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+    assert_true(write(fd, "x", 1) == 1 && fchmod(fd, 0644) == 0);
+    make("w/end");
+    expect(HAND_CREATED, "end");
+    stop();
+}
+
+CHECK_CASE(a_file_that_is_replaced)
+{
+    struct change c;
+    hand_passing_init();
+    make("f");
+    auto_fd held = open("f", O_RDONLY | O_CLOEXEC); // its end alone would not tell
+    start("f", 0);
+    for (int i = 0; i < 3; i++) {
+        put("f", i == 1, 0);
+        expect(HAND_MODIFIED, "");
+    }
+    add_to("f");
+    expect(HAND_MODIFIED, "");
+    make("g");
+    assert_int_equal(rename("g", "f"), 0); // by an editor
+    expect(HAND_MODIFIED, "");
+    assert_false(next_within(&c, 50));
+    assert_int_equal(unlink("f"), 0);
+    (void)wait_for(HAND_ROOT_GONE, "");
+    assert_int_equal(kit_end(&run), 0);
+}
+
 // --- trees
 
 CHECK_CASE(a_tree)
@@ -566,8 +676,9 @@ CHECK_CASE(many_directories)
 KIT_MAIN(KIT_CASE(every_kind), KIT_CASE(modifications_in_one_go_are_one),
          KIT_CASE(the_end_of_what_is_watched), KIT_CASE(held_open_it_is_gone_too), KIT_CASE(a_file),
          KIT_CASE(what_cannot_be_watched), KIT_CASE(a_closed_pipe_ends_it), KIT_CASE(globs),
-         KIT_CASE(any_letters), KIT_CASE(a_tree), KIT_CASE(filled_at_once),
-         KIT_CASE(filled_and_renamed), KIT_CASE(renames_keep_paths_right),
+         KIT_CASE(any_letters), KIT_CASE(a_put_file_is_one_change),
+         KIT_CASE(names_like_ours_are_told), KIT_CASE(a_file_that_is_replaced), KIT_CASE(a_tree),
+         KIT_CASE(filled_at_once), KIT_CASE(filled_and_renamed), KIT_CASE(renames_keep_paths_right),
          KIT_CASE(exchanged_and_overwritten), KIT_CASE(a_storm_of_renames),
          KIT_CASE(a_storm_of_everything), KIT_CASE(a_reader_that_stops), KIT_CASE(watches_run_out),
          KIT_CASE(many_directories))

@@ -79,6 +79,23 @@ CHECK_CASE(bad_utf8_becomes_a_mark)
     assert_writes("\"" BAD "\\n\"", json_put_str(&json, "\xe2\n"));
 }
 
+// What is counted before it is written is no less than what is written.
+CHECK_CASE(sizes_are_enough)
+{
+    static const char *const texts[] = {
+        "",         "plain",        "a\"b\\c/", "\b\f\n\r\t\x01\x1f\x7f",
+        "\xff\x80", "\xed\xa0\x80", "\xe2\n",   "\xf0\x9f\x98\x80"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        auto_buf buf;
+        struct json json;
+        buf_init(&buf, 256);
+        json_init(&json, &buf);
+        json_put_str(&json, texts[i]);
+        assert_true(json_text_size(texts[i], strlen(texts[i])) + 2 >= buf.len);
+    }
+    assert_int_equal(json_text_size("\0x\"", 3), 6 + 1 + 2);
+}
+
 CHECK_CASE(commas_and_colons)
 {
     assert_writes("{}", (json_open_object(&json), json_close_object(&json)));
@@ -203,6 +220,6 @@ CHECK_CASE(misuse_aborts)
 
 CHECK_MAIN(cmocka_unit_test(plain_values), cmocka_unit_test(doubles_come_back),
            cmocka_unit_test(escapes), cmocka_unit_test(bad_utf8_becomes_a_mark),
-           cmocka_unit_test(commas_and_colons), cmocka_unit_test(deep_and_wide),
-           cmocka_unit_test(base64_is_a_string), cmocka_unit_test(full_buffer_shows_at_the_end),
-           cmocka_unit_test(misuse_aborts))
+           cmocka_unit_test(sizes_are_enough), cmocka_unit_test(commas_and_colons),
+           cmocka_unit_test(deep_and_wide), cmocka_unit_test(base64_is_a_string),
+           cmocka_unit_test(full_buffer_shows_at_the_end), cmocka_unit_test(misuse_aborts))

@@ -222,6 +222,16 @@ CHECK_CASE(answers)
                  "X-Content-Type-Options: nosniff\r\nFraming: answer\r\n\r\n");
     check_answer(&by_path, "HTTP/1.1 100 Go\r\nSet-Cookie: a=b\r\n\r\n",
                  "HTTP/1.1 100 Go\r\nFraming: answer\r\n\r\n");
+    // For a page that is listed, the API says so, whatever the program says.
+    struct preview_rules for_page = by_path;
+    for_page.origin = "https://a.example";
+    check_answer(&for_page,
+                 "HTTP/1.1 404 No\r\nAccess-Control-Allow-Origin: *\r\n"
+                 "access-control-allow-credentials: true\r\nA: b\r\n\r\n",
+                 "HTTP/1.1 404 No\r\nA: b\r\nContent-Security-Policy: sandbox\r\n"
+                 "X-Content-Type-Options: nosniff\r\n"
+                 "Access-Control-Allow-Origin: https://a.example\r\n"
+                 "Access-Control-Expose-Headers: *\r\nVary: Origin\r\nFraming: answer\r\n\r\n");
 }
 
 CHECK_CASE(tokens_in_queries)

@@ -78,8 +78,7 @@ static void wait_end(struct process *p)
 static uint64_t log_size(struct process *p, enum log_stream stream)
 {
     struct bytelog *log = process_log(p, stream);
-    assert_non_null(log);
-    return bytelog_size(log);
+    return log != NULL ? bytelog_size(log) : 0; // it is made with its first byte
 }
 
 static void wait_size(struct process *p, enum log_stream stream, uint64_t size)
@@ -606,7 +605,7 @@ CHECK_CASE(ended_ones_are_kept_and_the_oldest_go)
 {
     fake_init(MIB);
     struct err err = {0};
-    struct process *runs = start("runs", "exec sleep 1000", NULL);
+    struct process *runs = start("runs", "echo x; echo y >&2; exec sleep 1000", NULL);
     struct process *first = start("first", "exit 0", NULL);
     int counts[3] = {0};
     struct process_watch *watch = process_watch(first, count_watch, counts);
@@ -614,10 +613,12 @@ CHECK_CASE(ended_ones_are_kept_and_the_oldest_go)
     const struct timespec pause = {.tv_nsec = 5000000};
     (void)nanosleep(&pause, NULL); // the others end at another millisecond
     for (int i = 0; i < PROCESS_KEPT; i++) {
-        struct process *p = start(NULL, "exit 0", NULL);
+        struct process *p = start(NULL, "echo x; echo y >&2", NULL);
         wait_end(p);
         process_unref(p);
     }
+    wait_size(runs, LOG_STDERR, 2);
+    fake_turn(); // then the oldest goes
     assert_int_equal(fake.n_rows, PROCESS_KEPT + 1);
     assert_int_equal(fake_log_files(), 2 * (PROCESS_KEPT + 1));
     assert_null(fake_row("first"));
@@ -629,6 +630,7 @@ CHECK_CASE(ended_ones_are_kept_and_the_oldest_go)
     // The one that ran longest is the newest of those that have ended.
     assert_int_equal(process_delete(runs, &err), 0);
     wait_end(runs);
+    fake_turn();
     assert_non_null(fake_row("runs"));
     assert_int_equal(fake.n_rows, PROCESS_KEPT);
     process_unref(runs);

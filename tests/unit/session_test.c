@@ -312,6 +312,114 @@ CHECK_CASE(commands_wait_for_each_other)
     CHECK_ROWS({"echo ok", 0, "ok\n"});
 }
 
+// --- output that is told as it comes
+
+struct told {
+    struct kit_answer answer; // first: on_answer takes it
+    struct session_command *command;
+    size_t len[LOG_STREAMS];
+    uint32_t sum;      // of the standard output
+    size_t pause_each; // bytes after which it is paused; 0: never
+    size_t pauses;
+    bool for_good; // it is not resumed
+    uv_timer_t timer;
+};
+
+static void on_resume(uv_timer_t *timer)
+{
+    struct told *told = timer->data;
+    if (!told->answer.done) // else the command is gone
+        session_pause(told->command, false);
+}
+
+static void on_told(void *data, enum log_stream stream, const char *bytes, size_t len)
+{
+    struct told *told = data;
+    told->len[stream] += len;
+    for (size_t i = 0; stream == LOG_STDOUT && i < len; i++)
+        told->sum = told->sum * 31 + (unsigned char)bytes[i];
+    if (told->pause_each == 0 || told->len[LOG_STDOUT] / told->pause_each <= told->pauses)
+        return;
+    told->pauses++;
+    session_pause(told->command, true);
+    if (!told->for_good)
+        (void)uv_timer_start(&told->timer, on_resume, 1, 0);
+}
+
+static void ask_told(struct told *told, const char *command, int64_t timeout_ms)
+{
+    struct err err = {0};
+    size_t pause_each = told->pause_each;
+    bool for_good = told->for_good;
+    memset(told, 0, sizeof *told);
+    told->pause_each = pause_each;
+    told->for_good = for_good;
+    (void)uv_timer_init(&kit.loop, &told->timer);
+    told->timer.data = told;
+    told->command = session_exec(
+        &kit.s, "a",
+        &(struct session_request){.command = command, .output = on_told, .timeout_ms = timeout_ms},
+        on_answer, told, &err);
+    assert_non_null(told->command);
+}
+
+static void told_done(struct told *told)
+{
+    uv_close((uv_handle_t *)&told->timer, NULL);
+    (void)uv_run(&kit.loop, UV_RUN_NOWAIT);
+}
+
+// More than is ever kept of collected output, through pauses, with the next command behind it.
+CHECK_CASE(output_is_told)
+{
+    enum { BYTES = 20000000 };
+    static struct told told, again;
+    kit_make("a", "/", NULL);
+    told.pause_each = 1024 * 1024;
+    ask_told(&told,
+             "head -c 20000000 /dev/zero | tr '\\0' x; echo e >&2; exit_code() { return 3; }; "
+             "exit_code",
+             0);
+    ask_told(&again, "printf abc", 0);
+    kit_await(&told.answer.done);
+    assert_int_equal(told.len[LOG_STDOUT], BYTES);
+    assert_int_equal(told.len[LOG_STDERR], 2);
+    assert_int_equal(told.answer.out_len, 0);
+    assert_false(told.answer.truncated);
+    assert_int_equal(told.answer.end.exit_code, 3);
+    assert_true(told.pauses > 10);
+    kit_await(&again.answer.done);
+    assert_int_equal(again.len[LOG_STDOUT], 3);
+    assert_int_equal(again.sum, ('a' * 31 + 'b') * 31 + 'c');
+    told_done(&told);
+    told_done(&again);
+    CHECK_ROWS({"echo ok", 0, "ok\n"});
+}
+
+// One that is paused for good ends at its deadline, and when nobody waits for it.
+CHECK_CASE(paused_output_ends)
+{
+    static struct told told;
+    kit_make("a", "/", NULL);
+    (void)kit_run("x=kept");
+    told.pause_each = 1;
+    told.for_good = true;
+    ask_told(&told, "yes", 300);
+    kit_await(&told.answer.done);
+    assert_int_equal(told.answer.end.reason, END_TIMEOUT);
+    told_done(&told);
+    CHECK_ROWS({"echo $x", 0, "kept\n"});
+    ask_told(&told, "yes", 0);
+    while (told.pauses == 0)
+        (void)uv_run(&kit.loop, UV_RUN_ONCE);
+    session_cancel(told.command);
+    size_t before = told.len[LOG_STDOUT];
+    CHECK_ROWS({"echo $x", 0, "kept\n"});
+    assert_int_equal(told.len[LOG_STDOUT], before);
+    assert_false(told.answer.done);
+    told_done(&told);
+}
+
 CHECK_CASE(several_sessions)
 {
     static struct kit_answer slow, quick;
@@ -508,5 +616,5 @@ CHECK_MAIN(CASE(it_remembers), CASE(it_is_not_poisoned), CASE(it_survives_its_sh
            CASE(it_begins_again), CASE(exit_is_told), CASE(for_one_command_only),
            CASE(standard_input), CASE(long_commands_and_output), CASE(a_timeout_ends_the_command),
            CASE(background_output_comes_with_the_next), CASE(commands_wait_for_each_other),
-           CASE(several_sessions), CASE(rows), CASE(no_bash), CASE(it_is_saved),
-           CASE(the_next_daemon_goes_on), CASE(records))
+           CASE(output_is_told), CASE(paused_output_ends), CASE(several_sessions), CASE(rows),
+           CASE(no_bash), CASE(it_is_saved), CASE(the_next_daemon_goes_on), CASE(records))

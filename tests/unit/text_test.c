@@ -46,6 +46,17 @@ CHECK_CASE(utf8_against_a_model)
 }
 
 // A valid text is valid up to the ends of its characters and nowhere else.
+CHECK_CASE(utf8_waits_for_the_rest_of_a_character)
+{
+    const char text[] = "a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80";
+    const char waiting[] = "00101201230"; // of the first 0, 1, ... bytes
+    for (size_t len = 0; len < sizeof text; len++)
+        assert_int_equal(utf8_unfinished(text, len), waiting[len] - '0');
+    assert_int_equal(utf8_unfinished("\xff", 1), 0); // begins nothing
+    assert_int_equal(utf8_unfinished("\xc0", 1), 0);
+    assert_int_equal(utf8_unfinished("\x80\x80\x80\x80", 4), 0);
+}
+
 CHECK_CASE(utf8_cut_at_every_byte)
 {
     static const char text[] = "a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80z";
@@ -63,6 +74,26 @@ static const char *encode(struct buf *buf, const void *data, size_t len)
     buf_reset(buf);
     assert_int_equal(base64_append(buf, data, len), 0);
     return buf_str(buf);
+}
+
+CHECK_CASE(quoted_for_a_shell)
+{
+    static const struct {
+        const char *text, *quoted;
+    } rows[] = {
+        {"",          "''"          },
+        {"a b",       "'a b'"       },
+        {"it's",      "'it'\\''s'"  },
+        {"''",        "''\\'''\\'''"},
+        {"$(x) \"\\", "'$(x) \"\\'" },
+        {"\n*~",      "'\n*~'"      },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        auto_buf buf;
+        buf_init(&buf, 64);
+        shell_quote(&buf, rows[i].text);
+        assert_string_equal(buf_str(&buf), rows[i].quoted);
+    }
 }
 
 CHECK_CASE(base64_known)
@@ -352,8 +383,9 @@ CHECK_CASE(nearness)
 }
 
 CHECK_MAIN(cmocka_unit_test(utf8_against_a_model), cmocka_unit_test(utf8_cut_at_every_byte),
-           cmocka_unit_test(base64_known), cmocka_unit_test(base64_every_length),
-           cmocka_unit_test(base64_into_a_full_buffer), cmocka_unit_test(sizes),
-           cmocka_unit_test(sizes_refused), cmocka_unit_test(durations),
+           cmocka_unit_test(utf8_waits_for_the_rest_of_a_character),
+           cmocka_unit_test(quoted_for_a_shell), cmocka_unit_test(base64_known),
+           cmocka_unit_test(base64_every_length), cmocka_unit_test(base64_into_a_full_buffer),
+           cmocka_unit_test(sizes), cmocka_unit_test(sizes_refused), cmocka_unit_test(durations),
            cmocka_unit_test(durations_refused), cmocka_unit_test(cpus),
            cmocka_unit_test(whole_numbers), cmocka_unit_test(distances), cmocka_unit_test(nearness))

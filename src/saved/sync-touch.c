@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// Single stored files: their keys, and how the index forgets them.
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "saved/sync-internal.h"
+
+struct touch {
+    struct place *place;
+    char path[PACK_PATH_MAX];
+    struct err err;
+    disk_fn fn;
+    void *data;
+};
+
+static int read_path(const char *path, char ret[PACK_PATH_MAX], struct err *err)
+{
+    if (path_read(path, ret) >= 0)
+        return 0;
+    return err_set(err, ERR_INVALID,
+                   "'%.80s' is no path of a stored file: relative, without empty parts, '.' and "
+                   "'..'",
+                   path);
+}
+
+int sync_key(struct saved *saved, int64_t tenant, const char *sandbox, const char *path, char *ret,
+             size_t size, struct err *err)
+{
+    char raw[PACK_PATH_MAX], key[STORE_KEY_MAX + 1];
+    struct place *place = place_get(saved, tenant, sandbox, err);
+    if (place == NULL)
+        return -1;
+    int r = 0;
+    if (path == NULL) // of all
+        (void)snprintf(key, sizeof key, "%s", place->prefix);
+    else
+        r = read_path(path, raw, err) < 0 ? -1 : place_key(place, raw, key, err);
+    place_unref(place);
+    if (r == 0 && (size_t)snprintf(ret, size, "%s", key) >= size)
+        return err_set(err, ERR_INVALID, "the path is too long");
+    return r;
+}
+
+static int touch(struct touch *t, struct err *err)
+{
+    struct place *place = t->place;
+    auto_free char *index = NULL;
+    size_t len;
+    bool damaged;
+    if (place->has_job && buf_append(&place->touched, t->path, strlen(t->path) + 1) < 0)
+        return err_set(err, ERR_UNAVAILABLE, "a sync is under way: try again when it is done");
+    if (place_read_index(place, &index, &len, &damaged, err) < 0)
+        return -1;
+    if (damaged || !index_drop(index, &len, t->path))
+        return 0;
+    if (store_put_bytes(place->saved->config.store, place->index, index, len, err) == 0)
+        return 0;
+    saved_blame_store(err);
+    return -1;
+}
+
+static void work(void *data)
+{
+    struct touch *t = data;
+    (void)pthread_mutex_lock(&t->place->lock);
+    if (touch(t, &t->err) == 0)
+        t->err = (struct err){0};
+    (void)pthread_mutex_unlock(&t->place->lock);
+}
+
+static void done(void *data)
+{
+    struct touch *t = data;
+    t->fn(t->data, t->err.code == ERR_NONE ? NULL : &t->err);
+    place_unref(t->place);
+    free(t);
+}
+
+void sync_touch(struct saved *saved, int64_t tenant, const char *sandbox, const char *path,
+                disk_fn fn, void *data)
+{
+    struct err err = {0};
+    struct touch *t = calloc(1, sizeof *t);
+    if (t == NULL)
+        abort();
+    t->fn = fn;
+    t->data = data;
+    if (read_path(path, t->path, &err) == 0)
+        t->place = place_get(saved, tenant, sandbox, &err);
+    if (t->place == NULL) {
+        free(t);
+        fn(data, &err);
+        return;
+    }
+    (void)err_set(&t->err, ERR_UNAVAILABLE, "the server ends"); // should no thread take it
+    // It may wait for the place's lock, and is not to keep others from their backups meanwhile.
+    store_pool_run(saved_streams(saved), work, done, t);
+}
+
+// -- those that take as long as their clients
+
+int sync_stream_begin(struct saved *saved, int64_t tenant, struct err *err)
+{
+    int64_t *free_one = NULL;
+    unsigned own = 0;
+    for (unsigned i = 0; i < SYNC_STREAMS_MAX; i++) {
+        int64_t *at = &saved->syncs->streaming[i];
+        own += *at == tenant;
+        free_one = *at == 0 ? at : free_one;
+    }
+    if (free_one != NULL && own < SYNC_STREAMS_TENANT) {
+        *free_one = tenant;
+        return 0;
+    }
+    (void)err_set(err, ERR_UNAVAILABLE,
+                  "too many stored files are on their way already: try again later");
+    err->sys_errno = EPIPE; // not the store's fault
+    return -1;
+}
+
+void sync_stream_end(struct saved *saved, int64_t tenant)
+{
+    for (unsigned i = 0; saved->syncs != NULL && i < SYNC_STREAMS_MAX; i++) {
+        if (saved->syncs->streaming[i] == tenant) {
+            saved->syncs->streaming[i] = 0;
+            return;
+        }
+    }
+}
