@@ -91,5 +91,6 @@ class Outside:
     def close(self):
         self.web.shutdown()
         self.web.server_close()
+        self.echo.shutdown(socket.SHUT_RDWR)  # else the thread that waits for it may take one from the next world
         self.echo.close()
         self.git.close()

@@ -293,8 +293,8 @@ CHECK_CASE(many_at_once)
     assert_string_equal(in_disk(2063, "cat /workspace/file").out, "source\n");
     for (uint64_t i = 0; i < N; i++)
         drop(kept(2000 + i), ERR_NONE);
-    assert_int_equal(kit_count_fds(), fds);
-    assert_int_equal(kit_count_children(), children);
+    // What the keeper did at its start may have been under way when they were counted.
+    KIT_AWAIT(kit_count_fds() <= fds && kit_count_children() <= children);
 }
 
 // What is asked for one disk, one after the other without waiting, happens in that order.

@@ -288,8 +288,7 @@ CHECK_CASE(failure_is_told_and_leaves_nothing)
     unsigned fds = kit_count_fds(), mounts = kit_count_mounts();
     for (int i = 0; i < 25; i++)
         fail_in_three_ways();
-    assert_int_equal(kit_count_fds(), fds);
-    assert_int_equal(kit_count_mounts(), mounts);
+    KIT_AWAIT(kit_count_fds() <= fds && kit_count_mounts() <= mounts);
 }
 
 // Nobody reads what it writes, so it would wait for ever.

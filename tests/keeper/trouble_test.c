@@ -193,7 +193,7 @@ CHECK_CASE(descriptors_nobody_asked_for)
         assert_int_equal(wire_send(kit_sock(), &msg, sizeof msg, NULL, 0, fds, WIRE_FDS_MAX), 0);
         kit_expect(KEEPER_STATE, &ev);
     }
-    assert_int_equal(kit_count_fds(), before);
+    KIT_AWAIT(kit_count_fds() <= before);
 }
 
 CHECK_CASE(thousand_questions_nobody_waits_for)
