@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -100,18 +101,23 @@ static int enter(struct tar_place *place, const char *name, const char **ret_nam
     return fd < 0 ? fd : 0;
 }
 
-// Nothing but a directory keeps its name.
-static int make_room(const struct tar_place *place, const char *name)
+// Whether what has that name may go: it may, unless it is a directory.
+static int may_replace(const struct tar_place *place, const char *name)
 {
     struct stat st;
     if (place->no_replace)
         return -EEXIST;
-    if (unlinkat(place->dir, name, 0) == 0 || errno == ENOENT)
-        return 0;
-    int e = errno;
-    if (fstatat(place->dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode))
-        return -EISDIR;
-    return -e;
+    if (fstatat(place->dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? 0 : -errno;
+    return S_ISDIR(st.st_mode) ? -EISDIR : 0;
+}
+
+static int make_room(const struct tar_place *place, const char *name)
+{
+    int r = may_replace(place, name);
+    if (r == 0 && unlinkat(place->dir, name, 0) < 0 && errno != ENOENT)
+        r = -errno;
+    return r;
 }
 
 static struct timespec time_of(const struct tar_head *head)
@@ -141,29 +147,45 @@ static int dress(const struct tar_place *place, const char *name, const struct t
 
 // --- files
 
+static int create(int dir, const char *name)
+{
+    int fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    return fd < 0 ? -errno : fd;
+}
+
 int tar_place_file(struct tar_place *place, const struct tar_head *head, int *ret_fd)
 {
     const char *name;
     int r = enter(place, head->name, &name);
-    for (int i = 0; r == 0 && i < TRIES; i++) {
-        *ret_fd =
-            openat(place->dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-        if (*ret_fd >= 0)
-            return 0;
-        if (errno != EEXIST)
-            return -errno;
-        r = make_room(place, name);
+    if (r < 0)
+        return r;
+    place->passing[0] = '\0';
+    int fd = create(place->dir, name);
+    if (fd == -EEXIST && (r = may_replace(place, name)) == 0) {
+        hand_passing_name(place->passing);
+        fd = create(place->dir, place->passing);
     }
-    return r < 0 ? r : -EEXIST;
+    if (r < 0 || fd < 0)
+        return r < 0 ? r : fd;
+    *ret_fd = fd;
+    return 0;
 }
 
 int tar_place_file_consume(struct tar_place *place, const struct tar_head *head, int fd_)
 {
     auto_fd fd = fd_;
+    const char *name;
     struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, time_of(head)};
     int r = own(place, fd, "", head->uid, head->gid);
     if (r == 0 && (fchmod(fd, head->mode & MODES) < 0 || futimens(fd, times) < 0))
         r = -errno;
+    if (r < 0 || place->passing[0] == '\0')
+        return r;
+    r = enter(place, head->name, &name);
+    if (r == 0 && renameat(place->dir, place->passing, place->dir, name) < 0)
+        r = -errno;
+    if (r == 0)
+        place->passing[0] = '\0';
     return r;
 }
 
@@ -171,7 +193,7 @@ void tar_place_undo(struct tar_place *place, const struct tar_head *head)
 {
     const char *name;
     if (enter(place, head->name, &name) == 0)
-        (void)unlinkat(place->dir, name, 0);
+        (void)unlinkat(place->dir, place->passing[0] != '\0' ? place->passing : name, 0);
 }
 
 // --- links and FIFOs

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 
+#include "hand/hand-internal.h"
 #include "hand/tar-format.h"
 
 enum { TAR_LATER_SIZE = 8 * 1024 * 1024 };
@@ -20,6 +21,8 @@ struct tar_place {
     // The directory of the last entry: the next one is likely to be beside it.
     int dir;
     char dir_path[TAR_NAME_MAX];
+    // What the file that is being written is called until it takes another's place; or "".
+    char passing[HAND_PASSING_SIZE];
     // Directories, which get their modes and times when nothing is put into them any more; when
     // there are so many that this is full, at once.
     size_t later_len;
@@ -33,7 +36,7 @@ int tar_place_init(struct tar_place *place, const char *path, uint32_t flags);
 int tar_place_finish(struct tar_place *place);
 void tar_place_done(struct tar_place *place);
 
-// A new, empty file, open for writing.
+// A new, empty file, open for writing. What is there stays until the new one has its content.
 int tar_place_file(struct tar_place *place, const struct tar_head *head, int *ret_fd);
 // It has its content; takes the descriptor.
 int tar_place_file_consume(struct tar_place *place, const struct tar_head *head, int fd);

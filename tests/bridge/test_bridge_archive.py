@@ -7,7 +7,7 @@ import socket
 import tarfile
 
 import pytest
-from api_helpers import ADMIN, PATIENCE
+from api_helpers import ADMIN, PATIENCE, eventually
 from bridge_helpers import refused
 
 TREE = """
@@ -192,12 +192,14 @@ def test_a_download_that_is_cut_is_not_whole(api, box):
 
 def test_an_upload_that_is_cut_can_be_sent_again(server, api, box):
     data = archive_of(("first", b"1"), ("cut", b"x" * 3_000_000))
-    assert api.run(box, ["true"]).code == 0
+    api.put(box, "workspace/cut", b"before")
     sock = socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE)
     head = f"POST /v1/sandbox/{box}/hydrate HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {ADMIN}\r\nContent-Length: {len(data)}\r\n\r\n"
     sock.sendall(head.encode() + data[:1_000_000])
     sock.shutdown(socket.SHUT_WR)
     assert sock.recv(1) == b""  # nothing is said to who did not say all
     sock.close()
+    assert api.get(box, "workspace/cut") == b"before"  # a file is replaced by a whole one alone
+    eventually(lambda: b".cay-" not in api.sh(box, "ls -A").out)
     hydrate(api, box, data)  # whatever was unpacked of it
     assert api.get(box, "workspace/cut") == b"x" * 3_000_000
