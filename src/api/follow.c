@@ -62,27 +62,15 @@ int follow_parse_id(char *id, uint64_t offset[LOG_STREAMS])
     return 0;
 }
 
-// Bytes that may be the beginning of a character whose rest is still to come.
-static bool may_go_on(const char *data, size_t len)
+size_t follow_piece(const struct bytelog *log, uint64_t at, const char *data, size_t len,
+                    bool is_last)
 {
-    unsigned char c = (unsigned char)data[0];
-    size_t want = c >= 0xf0 && c <= 0xf4 ? 4 : c >= 0xe0 && c < 0xf0 ? 3 : c >= 0xc2 ? 2 : 0;
-    if (c > 0xf4 || want <= len)
-        return false;
-    for (size_t i = 1; i < len; i++) {
-        if (((unsigned char)data[i] & 0xc0) != 0x80)
-            return false;
-    }
-    return true;
-}
-
-size_t follow_text(const char *data, size_t len, bool *ret_text)
-{
-    size_t at = 0;
-    for (size_t n; at < len && (n = utf8_step(data + at, len - at)) > 0;)
-        at += n;
-    *ret_text = at == len || may_go_on(data + at, len - at);
-    return *ret_text ? at : 0;
+    uint64_t hole, ignored;
+    size_t rest = utf8_unfinished(data, len);
+    bytelog_gap(log, &hole, &ignored);
+    if (rest < len)
+        return len - rest;
+    return is_last || at + len == hole ? len : 0; // its rest is not there, and never will be
 }
 
 void follow_show(struct json *j, uint64_t at, const char *data, size_t len)
@@ -241,7 +229,6 @@ static ssize_t step(struct follow *f, int stream)
 {
     char data[CHUNK];
     uint64_t at;
-    bool is_text;
     struct bytelog *log = process_log(f->p, (enum log_stream)stream);
     if (log == NULL || f->r.offset[stream] >= limit_of(f, stream, log))
         return 0;
@@ -264,14 +251,9 @@ static ssize_t step(struct follow *f, int stream)
     }
     bool is_last = (has_ended(f) || !f->r.live) &&
                    f->r.offset[stream] + (uint64_t)n >= limit_of(f, stream, log);
-    size_t text = f->r.words == NULL ? follow_text(data, (size_t)n, &is_text)
-                                     : (size_t)n - utf8_unfinished(data, (size_t)n);
-    if (f->r.words != NULL)
-        is_text = true; // what is none becomes some
-    if (is_text && text == 0 && !is_last)
-        return 0; // the rest of the character will come
-    size_t take = is_text && text > 0 ? text : (size_t)n;
-    send_piece(f, stream, data, take);
+    size_t take = follow_piece(log, at, data, (size_t)n, is_last);
+    if (take > 0)
+        send_piece(f, stream, data, take);
     return (ssize_t)take;
 }
 

@@ -35,8 +35,10 @@ void follow_begin(struct call *call, struct process *p, const struct follow_requ
 int follow_parse_id(char *id, uint64_t offset[LOG_STREAMS]);
 int follow_parse_offsets(const char *text, uint64_t offset[LOG_STREAMS]); // "12.34"
 
-// How much of the bytes can be told as text: all of it but for a character that is not complete.
-// 0 when there is none, or when it is not text at all (*ret_text is false then).
-size_t follow_text(const char *data, size_t len, bool *ret_text);
+// How many of the bytes that were read `at` a place of the log are told as one piece: all but for a
+// character that is not complete. 0: that is all there is, and its rest will come. `is_last`:
+// nothing comes after these.
+size_t follow_piece(const struct bytelog *log, uint64_t at, const char *data, size_t len,
+                    bool is_last);
 // One piece of a stream as an object's members: "offset", "data", perhaps "encoding".
 void follow_show(struct json *j, uint64_t at, const char *data, size_t len);

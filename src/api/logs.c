@@ -92,18 +92,16 @@ static uint64_t show_stream(struct json *j, const char *name, struct bytelog *lo
     uint64_t at;
     size_t total = 0;
     while (log != NULL && total < PAGE_BYTES) {
-        bool is_text;
         ssize_t n = bytelog_read(log, offset, data, sizeof data, &at);
         if (n <= 0)
             break;
         if (at != offset)
             show_gap_piece(j, name, offset, at);
         offset = at;
-        size_t text = follow_text(data, (size_t)n, &is_text);
         bool last = ended && offset + (uint64_t)n >= bytelog_size(log);
-        if (is_text && text == 0 && !last)
+        size_t take = follow_piece(log, offset, data, (size_t)n, last);
+        if (take == 0)
             break;
-        size_t take = is_text && text > 0 ? text : (size_t)n;
         show_piece(j, name, offset, data, take);
         offset += take;
         total += take;

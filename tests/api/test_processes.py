@@ -5,7 +5,7 @@ import base64
 import time
 
 import pytest
-from api_helpers import at_once, eventually
+from api_helpers import Client, at_once, eventually
 
 
 def path(box, process, action=""):
@@ -212,8 +212,6 @@ def test_followers_see_the_same(api, box):
 
 
 def test_log_beyond_its_cap(make_server):
-    from api_helpers import Client
-
     api = Client(make_server("--process-log", "1m"))
     api.ok("PUT", "/sandbox/loud", {})
     process = api.start("loud", {"command": "seq -f %015.0f 300000"})  # 16 bytes a line
@@ -235,6 +233,33 @@ def test_log_beyond_its_cap(make_server):
     assert "".join(e.data["data"] for e in events if e.name == "stdout").encode() == reply.body
     page = api.ok("GET", path("loud", process, "/logs"), headers={"Accept": "application/json"})
     assert any(e.get("type") == "gap" for e in page["events"])
+
+
+@pytest.mark.parametrize("before", ["", "xx"])  # the hole begins behind one byte of a character, behind two
+def test_log_whose_hole_begins_in_a_character(make_server, before):
+    api = Client(make_server("--process-log", "1m"))
+    api.ok("PUT", "/sandbox/loud", {})
+    process = api.start("loud", {"command": f"printf '{before}'; yes 漢漢漢 | tr -d '\\n' | head -c 3000000"})
+    logs = api.ended("loud", process)["logs"]["stdout"]
+    gap = {"stream": "stdout", "from": logs["gap"][0], "to": logs["gap"][1]}
+    assert (gap["from"] - len(before)) % 3 > 0
+    raw = api("GET", path("loud", process, "/logs")).body
+
+    def joined(pieces):
+        return b"".join(base64.b64decode(p["data"]) if "encoding" in p else p["data"].encode() for p in pieces)
+
+    with api.stream("GET", path("loud", process, "/logs?stream=stdout")) as stream:
+        events = stream.until("exit")
+    assert [e.data for e in events if e.name == "gap"] == [gap] and events[-1].data["limitsHit"] == ["output"]
+    assert joined(e.data for e in events if e.name == "stdout") == raw
+    pages, page = [], {"more": True, "nextOffset": {"stdout": 0}}
+    while page["more"]:
+        last = page["nextOffset"]["stdout"]
+        page = api.ok("GET", path("loud", process, f"/logs?stream=stdout&offset={last}"), headers={"Accept": "application/json"})
+        assert page["nextOffset"]["stdout"] > last
+        pages += page["events"]
+    assert [e for e in pages if e.get("type") == "gap"] == [{"type": "gap", **gap}]
+    assert joined(e for e in pages if "data" in e) == raw
 
 
 # --- waiting

@@ -169,6 +169,17 @@ def test_stream_with_a_hole(shared):
     assert (events[-1]["type"], events[-1]["exitCode"], events[-1]["truncated"]) == ("exit", 3, True)
 
 
+def test_stream_with_a_hole_that_begins_in_a_character(shared):
+    process = start(shared, "yes 漢漢漢 | tr -d '\\n' | head -c 12000000")
+    ended(shared, process)
+    events = follow(shared, process)
+    (hole,) = [e for e in events if e["type"] == "error"]
+    out = "".join(e["data"] for e in events if e["type"] == "stdout").replace("\ufffd", "")
+    whole = 12000000 - int(LOST.match(hole["data"])[1])
+    assert whole - 6 < len(out.encode()) <= whole and out.endswith("漢")
+    assert (events[-1]["type"], events[-1]["truncated"]) == ("exit", True)
+
+
 def test_stream_of_one_that_is_deleted(shared):
     start(shared, "sleep 1000", processId="gone")
     stream = shared.api.stream("GET", f"{shared.base}/api/process/gone/stream")
