@@ -223,3 +223,29 @@ bool index_drop(char *text, size_t *len, const char *path)
     *len = (size_t)(to - text);
     return dropped;
 }
+
+// -- distrusting
+
+// What no file has: none is so large, and a sum of zeros nobody has found content for.
+#define NO_FILE                                                                                    \
+    "f\t9223372036854775807\t0\t0\t0\t0\t"                                                         \
+    "0000000000000000000000000000000000000000000000000000000000000000\t"
+
+bool index_distrust(const char *text, size_t len, struct buf *ret)
+{
+    struct index_reader reader;
+    struct index_line line;
+    if (index_open(&reader, text, len) < 0)
+        return true;
+    (void)buf_append_str(ret, PACK_INDEX_HEAD "\n");
+    while (index_next(&reader, &line) > 0) {
+        if (line.kind != 'f') {
+            (void)buf_append(ret, line.text, line.text_len);
+            continue;
+        }
+        (void)buf_append_str(ret, NO_FILE);
+        path_escape(line.path, line.path_len, ret);
+        (void)buf_append_str(ret, "\t\n");
+    }
+    return ret->failed == 0;
+}

@@ -54,3 +54,7 @@ int index_check(const char *text, size_t len, struct index_sums *ret, struct err
 // Without the lines that contradict a file at `path`, or none there: its own, those below it, and
 // those of what is above it and no directory. In place; whether any was dropped.
 bool index_drop(char *text, size_t *len, const char *path);
+
+// Appends the same names, but of every file a size and a SHA-256 that none has: whoever compares
+// with that takes all for changed. False: too long.
+bool index_distrust(const char *text, size_t len, struct buf *ret);

@@ -4,9 +4,10 @@
 //
 // The objects of a place and its index change together as follows. A sync that has something to
 // change writes the marker, puts and deletes objects, writes the index, and removes the marker: so
-// whoever finds a marker knows that the objects may be newer than the index. Without one they must
-// be what the index says: an object that is not is damaged. What comes past sync (sync_touch) takes
-// its line from the index first; what has none is whatever the store has.
+// whoever finds a marker knows that the objects may be newer than the index (a sync puts all of
+// them again then). Without one they must be what the index says: an object that is not is damaged.
+// What comes past sync (sync_touch) takes its line from the index first; what has none is whatever
+// the store has.
 #pragma once
 
 #include <pthread.h>
@@ -78,8 +79,8 @@ struct sync_job {
     bool is_same;                         // as the last time: there is nothing to do
     char seen_text[2 * STORE_SHA256 + 1]; // what row.seen becomes; "": unknown
     uint64_t bytes_max;                   // of all files
-    bool may_collide; // where a directory and a file cannot be at the same place
-    bool is_marked;
+    bool may_collide;   // where a directory and a file cannot be at the same place
+    bool is_marked;     // by this one, or by one that was cut off
     bool is_far;        // the store: each request takes its time
     struct crew *crew;  // that puts small files
     struct buf deletes; // paths, each with its NUL

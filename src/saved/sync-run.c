@@ -15,15 +15,28 @@
 
 // -- before: the index of the last time
 
-static int give_index(struct sync_job *job, struct err *err)
+static int give_text(struct sync_job *job, const char *text, size_t len, struct err *err)
 {
     job->in = memfd_create("index", MFD_CLOEXEC);
     if (job->in < 0)
         return err_sys(err, errno, "make a file in memory");
-    int r = fd_write_all(job->in, job->old, job->old_len);
+    int r = fd_write_all(job->in, text, len);
     if (r < 0)
         return err_sys(err, -r, "write a file in memory");
     return lseek(job->in, 0, SEEK_SET) == 0 ? 0 : err_sys(err, errno, "go back in a file");
+}
+
+// After a sync that was cut off the objects may be newer than the index: then it says which there
+// were, but not what is in them, and all that is still there is put again.
+static int give_index(struct sync_job *job, struct err *err)
+{
+    auto_buf names;
+    buf_init(&names, 2 * SYNC_INDEX_MAX);
+    if (!job->is_marked)
+        return give_text(job, job->old, job->old_len, err);
+    if (!index_distrust(job->old, job->old_len, &names))
+        return err_set(err, ERR_EXHAUSTED, "too many files are stored");
+    return give_text(job, names.data, names.len, err);
 }
 
 // What a sync goes by, in one number: the disk as it was, the options, the index. Where it is the
@@ -45,7 +58,7 @@ static void see(struct sync_job *job, const char *index, size_t len, char ret[st
 static bool is_same(struct sync_job *job)
 {
     struct err ignored;
-    if (job->last_seen == NULL || job->old_damaged)
+    if (job->last_seen == NULL || job->old_damaged || job->is_marked)
         return false;
     see(job, job->old, job->old_len, job->seen_text);
     return strcmp(job->seen_text, job->last_seen) == 0 &&
@@ -59,6 +72,17 @@ static int see_any(void *data, const struct store_listed *object)
     return 1;
 }
 
+// Whether one before this was cut off.
+static int find_marker(struct sync_job *job, struct err *err)
+{
+    struct store_info info;
+    int found = store_head(job->store, job->place->marker, &info, err);
+    if (found < 0)
+        saved_blame_store(err);
+    job->is_marked = found > 0;
+    return found < 0 ? -1 : 0;
+}
+
 static int prepare(struct sync_job *job, struct err *err)
 {
     struct place *place = job->place;
@@ -67,7 +91,7 @@ static int prepare(struct sync_job *job, struct err *err)
     buf_reset(&place->touched);
     int r = place_read_index(place, &job->old, &job->old_len, &job->old_damaged, err);
     (void)pthread_mutex_unlock(&place->lock);
-    if (r < 0)
+    if (r < 0 || find_marker(job, err) < 0)
         return -1;
     job->is_same = is_same(job);
     if (job->is_same)

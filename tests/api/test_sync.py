@@ -7,6 +7,7 @@ import http.client
 import itertools
 import json
 import os
+import shutil
 import signal
 import urllib.parse
 
@@ -490,6 +491,40 @@ def test_a_server_killed_in_the_middle(make_server):
     again(api, "k")
     assert python(api, "k", SEEN) == before
     assert sync(api, "k")["put"] == 0
+
+
+def cut_off(server, api, box, between):
+    """As a sync leaves it that was ended before it could write its index: the objects are newer, and marked as such."""
+    indexes = server.data / "store" / "admin" / "indexes"
+    old, kept = indexes / box, indexes.with_name(f"kept-{box}")
+    api.ok("PUT", stored(f"{box}-none", "none"), b"")
+    shutil.copy2(old, kept)
+    between()
+    shutil.copy2(kept, old)
+    shutil.copy2(where(server, f"{box}-none") / "none", indexes / f"{box}~")
+    os.chown(indexes / f"{box}~", os.stat(old).st_uid, os.stat(old).st_gid)
+    kept.unlink()
+
+
+def test_what_a_sync_that_was_cut_off_has_left(server, api, made):
+    """Its objects are not what the index says: a file that is as it was then is put all the same."""
+    write = "import os; os.chdir('/workspace')\nfor n in {}: open(n, 'w').write({!r}); os.utime(n, ns=(1, 10**18))"
+    python(api, made, write.format("['x', 'y', 'same']", "A"))
+    sync(api, made)
+
+    def halfway():
+        python(api, made, write.format("['x']", "BB") + "\nos.unlink('y')")
+        assert sync(api, made)["put"] == 1
+        assert on_disk(server, made) == {"x": b"BB", "same": b"A"}
+
+    cut_off(server, api, made, halfway)
+    python(api, made, write.format("['x', 'y']", "A") + "\nos.unlink('same')")
+    sync(api, made)
+    assert on_disk(server, made) == {"x": b"A", "y": b"A"}
+    done = sync(api, made)
+    assert (done["put"], done["deleted"], done["files"]) == (0, 0, 2), done
+    again(api, made)
+    assert api.exec(made, "cd /workspace && ls && cat x y")["stdout"] == "x\ny\nAA"
 
 
 def test_files_with_holes_do_not_fill_the_store(server, api, made):

@@ -149,6 +149,32 @@ CHECK_CASE(dropping)
     drop(HEAD DIR_LINE("a") FILE_LINE("a/b", "1"), "a/b", HEAD DIR_LINE("a"));
 }
 
+CHECK_CASE(distrusted)
+{
+    static const char before[] =
+        HEAD DIR_LINE("a") FILE_LINE("a/n%0A", "0") LINK_LINE("a/l") FILE_LINE("b", "5");
+    struct index_reader reader;
+    struct index_line line;
+    auto_buf after;
+    auto_buf none;
+    buf_init(&after, 10000);
+    buf_init(&none, 10000);
+    assert_true(index_distrust(before, sizeof before - 1, &after));
+    assert_int_equal(index_open(&reader, after.data, after.len), 0);
+    static const char *const names[] = {"a", "a/n\n", "a/l", "b"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        static const uint8_t zeros[PACK_SHA256];
+        assert_int_equal(index_next(&reader, &line), 1);
+        assert_string_equal(line.path, names[i]);
+        if (line.kind == 'f') {
+            assert_true(line.size == INT64_MAX);
+            assert_memory_equal(line.sha256, zeros, sizeof zeros);
+        }
+    }
+    assert_int_equal(index_next(&reader, &line), 0);
+    assert_true(index_distrust("", 0, &none) && none.len == 0);
+}
+
 // -- records
 
 struct wire {
@@ -287,5 +313,6 @@ CHECK_CASE(one_that_waits_hears_that_it_is_to_stop)
 
 CHECK_MAIN(cmocka_unit_test(escaped_and_back), cmocka_unit_test(as_somebody_wrote_it),
            cmocka_unit_test(sound_and_damaged), cmocka_unit_test(dropping),
-           cmocka_unit_test(records_at_every_split), cmocka_unit_test(records_that_are_none),
+           cmocka_unit_test(distrusted), cmocka_unit_test(records_at_every_split),
+           cmocka_unit_test(records_that_are_none),
            cmocka_unit_test(one_that_waits_hears_that_it_is_to_stop))
