@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { before, test } from "node:test";
 import { SandboxClient } from "@cloudflare/sandbox";
-import { cay, fails, killBox, newClient, newId, post } from "./kit.mjs";
+import { cay, eventually, fails, killBox, newClient, newId, post } from "./kit.mjs";
 
 const S = "main";
 let client;
@@ -102,16 +102,33 @@ test("InvalidPortError", async () => {
   }
 });
 
-test("ContainerUnavailableError: the box is gone; then it is there again", async () => {
-  const victim = await newClient();
+test("OperationInterruptedError: the box is gone, and the command with it; then it is there again", async () => {
+  const victim = await newClient(newId(), { retryTimeoutMs: undefined }); // their own: 503 is tried again for two minutes
   await victim.commands.execute("true", S);
   const sleep = `sleep 600.${process.pid}`;
-  const running = victim.commands.execute(sleep, S);
-  const failure = fails(running, "ContainerUnavailableError", "CONTAINER_UNAVAILABLE", 503);
+  const running = victim.commands.execute(`echo run >> runs; ${sleep}`, S);
+  const failure = fails(running, "OperationInterruptedError", "OPERATION_INTERRUPTED", 409);
   await killBox(sleep);
-  const error = await failure;
-  assert.equal(error.retryable ?? error.context.retryable, true);
-  assert.equal((await victim.commands.execute("echo back", S)).stdout, "back");
+  const { context } = await failure;
+  assert.deepEqual([context.retryable, context.admitted, context.operation], [false, true, "command.execute"]);
+  assert.equal((await victim.commands.execute("cat runs", S)).stdout, "run");
+});
+
+test("ContainerUnavailableError: the box is gone before the command began; tried again, it runs", async () => {
+  for (const options of [{}, { retryTimeoutMs: undefined }]) {
+    const victim = await newClient(newId(), options);
+    const sleep = `sleep 601.${process.pid}`;
+    const running = victim.commands.execute(`touch begun; ${sleep}`, S);
+    const failure = fails(running, "OperationInterruptedError", "OPERATION_INTERRUPTED", 409);
+    const begun = async () => (await victim.files.exists("/workspace/begun", S)).exists;
+    await eventually(begun);
+    const waiting = victim.commands.execute("echo run >> runs; cat runs", S);
+    const end = waiting.then(({ stdout }) => stdout, (error) => [error.name, error.context.retryable]);
+    await begun(); // by then the other has come, too
+    await killBox(sleep);
+    await failure;
+    assert.deepEqual(await end, "retryTimeoutMs" in options ? "run" : ["ContainerUnavailableError", true]);
+  }
 });
 
 test("SandboxError: a route that nobody has", async () => {

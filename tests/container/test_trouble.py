@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Boxes that die: it is said, may be asked again, and nothing that was cut short reads as complete."""
+"""Boxes that die: it is said, whether it may be asked again as well, and nothing that was cut short reads as complete."""
 
+import json
 import os
 import pathlib
 import re
@@ -48,8 +49,9 @@ def test_a_killed_box(box, session):
         lambda: box("POST", "/api/execute", {"command": "touch begun; sleep 1000", "sessionId": session}),
         lambda: kill_when_begun(box, guest),
     )
-    error = box.check(reply, 503, "CONTAINER_UNAVAILABLE", retryable=True)
-    assert error["context"]["reason"] and "Retry-After" in reply.headers
+    told = {"operation": "command.execute", "phase": "running", "admitted": True, "retryable": False}
+    box.check(reply, 409, "OPERATION_INTERRUPTED", reason="runtime_replaced", **told)
+    assert "Retry-After" not in reply.headers
     assert box.ok("/api/execute", {"command": "cat /workspace/file", "sessionId": session})["stdout"].strip() == "kept"
 
 
@@ -107,7 +109,23 @@ def test_destroyed_while_it_works(box):
     for thread in threads:
         thread.join()
     for reply in replies.values():
-        box.check(reply, 503, "CONTAINER_UNAVAILABLE", retryable=True)
+        box.check(reply, 409, "OPERATION_INTERRUPTED", reason="sandbox_lifetime_changed", admitted=True, retryable=False)
+
+
+def test_a_command_that_waited_when_its_box_was_killed(box):
+    """It never began: so it may be asked again."""
+    box.ok("/api/execute", {"command": "true", "sessionId": "s"})
+    guest = guest_of(box)
+    connections = [box.api.connect() for _ in range(2)]
+    for connection, command in zip(connections, ("touch begun; sleep 1000", "touch never")):
+        headers, text = box.api.head(None, {"command": command, "sessionId": "s"})
+        connection.request("POST", box.base + "/api/execute", body=text, headers=headers)
+        eventually(lambda: "begun" in box.run("ls /workspace"))  # and what was sent has come, too
+    os.kill(guest, signal.SIGKILL)
+    answers = [json.loads(connection.getresponse().read()) for connection in connections]
+    assert [a["code"] for a in answers] == ["OPERATION_INTERRUPTED", "CONTAINER_UNAVAILABLE"], answers
+    assert [a["context"]["retryable"] for a in answers] == [False, True]
+    assert "never" not in box.run("ls /workspace")
 
 
 def test_put_to_sleep_while_it_works(box):

@@ -53,6 +53,7 @@
     X(FILE_EXISTS, 409)                                                                            \
     X(RESOURCE_BUSY, 409)                                                                          \
     X(SESSION_ALREADY_EXISTS, 409)                                                                 \
+    X(OPERATION_INTERRUPTED, 409)                                                                  \
     X(SESSION_DESTROYED, 410)                                                                      \
     X(SESSION_TERMINATED, 410)                                                                     \
     X(FILE_TOO_LARGE, 413)                                                                         \
@@ -95,10 +96,14 @@ enum container_code container_code_of(enum error_kind kind, enum route_subject s
 // `context`: a JSON object; NULL: what call_about was told, or {}.
 void container_fail(struct call *call, enum container_code code, const char *context,
                     const char *fmt, ...) __attribute__((format(printf, 4, 5)));
-// The box is gone in the middle of it, or cannot be had: 503 CONTAINER_UNAVAILABLE with {"reason":
-// `reason`, "retryable": true}.
+// The box cannot be had, or is gone before anything was changed in it: 503 CONTAINER_UNAVAILABLE
+// with {"reason": `reason`, "retryable": true}. Their client asks again by itself.
 void container_unavailable(struct call *call, const char *reason, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+// The box is gone in the middle of it, and asked again it would be done twice: 409
+// OPERATION_INTERRUPTED. `began`: else nobody knows.
+void container_interrupted(struct call *call, const char *operation, bool began,
+                           const char *message);
 // A field that is of its type and still not right: 400 VALIDATION_FAILED, as for a body that does
 // not fit its table.
 void container_invalid(struct call *call, const char *field, const char *fmt, ...)

@@ -189,6 +189,34 @@ void container_unavailable(struct call *call, const char *reason, const char *fm
     fail(call, CONTAINER_CONTAINER_UNAVAILABLE, NULL, reason, message);
 }
 
+// In the words of their client's types.
+static const char *interruption(const struct call *call)
+{
+    bool is_over = sandbox_row(call->sandbox)->status == SANDBOX_DESTROYING;
+    return is_over ? "sandbox_lifetime_changed" : "runtime_replaced";
+}
+
+void container_interrupted(struct call *call, const char *operation, bool began,
+                           const char *message)
+{
+    auto_buf context;
+    struct json j;
+    buf_init(&context, 512);
+    json_init(&j, &context);
+    json_open_object(&j);
+    show_str(&j, "reason", interruption(call));
+    show_str(&j, "operation", operation);
+    show_str(&j, "phase", "running");
+    if (began)
+        show_bool(&j, "admitted", true);
+    else
+        show_str(&j, "admitted", "unknown");
+    show_bool(&j, "retryable", false);
+    json_close_object(&j);
+    fail(call, CONTAINER_OPERATION_INTERRUPTED, json_finish(&j) == 0 ? buf_str(&context) : NULL,
+         NULL, message);
+}
+
 void container_invalid(struct call *call, const char *field, const char *fmt, ...)
 {
     char message[512];

@@ -207,8 +207,9 @@ static void on_ended(struct call *call, const struct perform_end *end)
     else if (end->result == NULL)
         call_fail(call, end->err);
     else if (container_box_is_gone(call, end->result))
-        container_unavailable(call, "box_lost",
-                              "the sandbox's box ended while the command ran: ask again");
+        container_interrupted(call, "command.execute", true,
+                              "the sandbox's box ended while the command ran; what it has done by "
+                              "then may be there");
     else if (b->session != NULL)
         reply_in_session(call, end);
     else

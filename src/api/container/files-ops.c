@@ -90,7 +90,10 @@ static void on_made(struct call *call, struct hand_answer *made, const struct er
     const struct path_body *b = call->body.values;
     struct container_answer answer;
     if (made == NULL) {
-        container_file_fail(call, err);
+        if (b->recursive.value) // done twice it is as done once
+            container_file_fail(call, err);
+        else
+            container_change_fail(call, "directory.create", err);
         return;
     }
     container_begin(&answer, true);
@@ -121,7 +124,7 @@ static void handle_mkdir(struct call *call)
 static void on_deleted(struct call *call, struct hand_answer *deleted, const struct err *err)
 {
     if (deleted == NULL)
-        container_file_fail(call, err);
+        container_change_fail(call, "file.delete", err);
     else
         reply_path(call);
 }
@@ -178,6 +181,7 @@ static const struct schema move_schema =
 
 struct move_call {
     struct file_call file; // first; its path is the source
+    const char *operation;
     char to[FILE_PATH_MAX + 1];
     struct file_op op;
 };
@@ -185,9 +189,10 @@ struct move_call {
 static void on_moved(struct call *call, const struct file_op_result *result, const struct err *err)
 {
     const struct move_body *b = call->body.values;
+    const struct move_call *m = call->state;
     struct container_answer answer;
     if (result == NULL) {
-        container_file_fail(call, err);
+        container_change_fail(call, m->operation, err);
         return;
     }
     container_begin(&answer, true);
@@ -229,6 +234,7 @@ static void begin_move(struct call *call, const char *operation, const char *con
         container_file_new(call, sizeof *m, b->session, names[0], b->from, operation);
     if (m == NULL || container_path(call, b->session, names[1], b->to, m->to) < 0)
         return;
+    m->operation = operation;
     m->file.cleanup = file_op_drop;
     files_wake(call, start_move);
 }

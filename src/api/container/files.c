@@ -141,6 +141,17 @@ enum container_code container_file_code(const struct err *err)
                                         : CONTAINER_FILESYSTEM_ERROR;
 }
 
+void container_change_fail(struct call *call, const char *operation, const struct err *err)
+{
+    bool is_gone = err->sys_errno == 0 || err->sys_errno == EBADF; // else it says why it did not
+    if (err->code == ERR_UNAVAILABLE && is_gone)
+        container_interrupted(call, operation, false,
+                              "the sandbox's box, or what works on its files, ended in the middle "
+                              "of it: look whether it was done");
+    else
+        container_file_fail(call, err);
+}
+
 void container_file_fail(struct call *call, const struct err *err)
 {
     enum container_code code = container_file_code(err);

@@ -28,3 +28,5 @@ void *container_file_new(struct call *call, size_t size, const char *session, co
 // What the hand said, as one of theirs.
 enum container_code container_file_code(const struct err *err);
 void container_file_fail(struct call *call, const struct err *err);
+// The same of what must not be done twice: of a hand that is gone nobody knows what it still did.
+void container_change_fail(struct call *call, const char *operation, const struct err *err);
