@@ -154,6 +154,8 @@ struct space { // space.c
     int64_t looked_ns, worked_ns;
     int64_t forget_ns, trim_ns; // not before
     int dropped;                // a disk was, and the kernel may still count for it
+    int64_t copied_ns;          // when a disk was, last
+    int unwritten;              // something was dropped since
     unsigned hurry;             // so often the kernel is asked to free what was dropped
     int complained;
 };
@@ -325,6 +327,7 @@ void space_work(struct keeper *k);
 int space_admit(struct keeper *k, struct err *err); // whether there is room for one more
 int space_is_short(const struct keeper *k);
 void space_dropped(struct keeper *k); // a disk was
+void space_copied(struct keeper *k);
 // All disks together may have a little more, for what must be done although they are full; until it
 // is taken back.
 void space_lift(struct keeper *k, int on);

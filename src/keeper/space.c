@@ -9,6 +9,7 @@
 #include "keeper/keeper-internal.h"
 
 enum { BUSY_MS = 1000, IDLE_MS = 10000, FORGET_MS = 20000, TRIM_MS = 5000, HURRY_TIMES = 20 };
+enum { CALM_MS = 30, COPIES_MS = 10000 };
 
 #define ADMIT_BYTES (UINT64_C(32) << 20) // what a box needs to be of any use
 
@@ -23,12 +24,31 @@ static int period_ms(const struct keeper *k)
     return k->table.n[COUNT_LIVE] > 0 || work_is_busy(k) || k->space.hurry > 0 ? BUSY_MS : IDLE_MS;
 }
 
+static int ms_until(int64_t ns)
+{
+    int64_t left = ns - clock_ns();
+    return left <= 0 ? 0 : (int)((left + NS_PER_MS - 1) / NS_PER_MS);
+}
+
+// -1: there is nothing to be written.
+static int calm_wait(const struct keeper *k)
+{
+    if (!k->space.unwritten || work_is_busy(k))
+        return -1;
+    return ms_until(k->last_request_ns + CALM_MS * NS_PER_MS);
+}
+
+static int look_wait(const struct keeper *k)
+{
+    return k->space.worked_ns == 0 ? 0 : ms_until(k->space.worked_ns + period_ms(k) * NS_PER_MS);
+}
+
 int space_wait(const struct keeper *k)
 {
     if (k->volume == NULL || k->closing)
         return -1;
-    int64_t left = k->space.worked_ns + period_ms(k) * NS_PER_MS - clock_ns();
-    return k->space.worked_ns == 0 || left <= 0 ? 0 : (int)((left + NS_PER_MS - 1) / NS_PER_MS);
+    int calm = calm_wait(k), due = look_wait(k);
+    return calm >= 0 && calm < due ? calm : due;
 }
 
 static void look(struct keeper *k)
@@ -65,11 +85,28 @@ static void ground(struct keeper *k)
     look(k); // what that took is not the boxes' any more
 }
 
+// A copy is a commit of the file system, and waits until all that was done before it is written.
+// Where copies are made, what dropping one leaves is written while nobody asks for anything.
+void space_copied(struct keeper *k)
+{
+    k->space.copied_ns = clock_ns();
+}
+
+static void write_when_calm(struct keeper *k)
+{
+    if (calm_wait(k) != 0)
+        return;
+    k->space.unwritten = 0;
+    volume_hurry(k->volume);
+}
+
 // What was dropped or deleted the kernel frees in a few rounds of half a minute each, if nobody
 // hurries it; and who deletes something because all is full tries again at once.
 void space_dropped(struct keeper *k)
 {
     k->space.dropped = 1;
+    k->space.unwritten =
+        k->space.copied_ns != 0 && clock_ns() - k->space.copied_ns < COPIES_MS * NS_PER_MS;
     if (k->space.looked_ns != 0 && k->space.now.writable < SHORT_BYTES)
         k->space.hurry = HURRY_TIMES;
 }
@@ -85,6 +122,9 @@ static void hurry(struct keeper *k)
 // Groups of dropped disks show as empty only when the file system has committed.
 void space_work(struct keeper *k)
 {
+    write_when_calm(k);
+    if (look_wait(k) > 0)
+        return;
     look(k);
     k->space.worked_ns = k->space.looked_ns; // others look, too
     ground(k);

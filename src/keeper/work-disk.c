@@ -164,6 +164,7 @@ void work_ask_copy(struct keeper *k, const struct keeper_disk_copy *msg)
         w->writes[0] = msg->to;
         w->box = msg->box;
         k->works.has_copied = 1;
+        space_copied(k);
     }
     submit(k, w, msg->head.id, r, &err);
 }
