@@ -36,7 +36,8 @@ struct place {
     TAILQ_HEAD(, restoring) restores; // the first of them runs unless there is a job
     // Of threads: held by whoever changes the index, or works by it.
     pthread_mutex_t lock;
-    struct buf touched; // paths, each with its NUL: since the job that runs has read the index
+    struct map touched; // paths: written past sync since the job that runs has read the index
+    size_t touched_bytes;
     bool has_job;
 };
 
@@ -52,6 +53,11 @@ int place_key(const struct place *place, const char *path, char ret[STORE_KEY_MA
 // `ret_damaged`, and empty. The caller frees it.
 int place_read_index(struct place *place, char **ret, size_t *ret_len, bool *ret_damaged,
                      struct err *err);
+
+// What is touched: the caller has the lock. ERR_UNAVAILABLE: too many are.
+int place_touch(struct place *place, const char *path, struct err *err);
+bool place_is_touched(const struct place *place, const char *path);
+void place_untouch(struct place *place); // all of them
 
 // --- one sync, between the loop and its thread (sync-run.c)
 

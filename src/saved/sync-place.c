@@ -8,7 +8,7 @@
 #include "saved/sync-internal.h"
 #include "saved/sync-records.h"
 
-enum { TOUCHED_MAX = 16 * 1024 * 1024 };
+enum { TOUCHED_MAX = 16 * 1024 * 1024 }; // bytes
 
 static char *print(const char *a, const char *b, const char *c, const char *d)
 {
@@ -35,7 +35,6 @@ static struct place *make(struct saved *saved, const struct tenant_row *tenant, 
     LIST_INIT(&place->next);
     TAILQ_INIT(&place->restores);
     (void)pthread_mutex_init(&place->lock, NULL);
-    buf_init(&place->touched, TOUCHED_MAX);
     map_put(&saved->syncs->places, place->name, place);
     return place;
 }
@@ -76,7 +75,7 @@ void place_unref(struct place *place)
     if (saved->syncs != NULL)
         (void)map_del(&saved->syncs->places, place->name);
     (void)pthread_mutex_destroy(&place->lock);
-    buf_done(&place->touched);
+    place_untouch(place);
     free(place->name);
     free(place->sandbox);
     free(place->prefix);
@@ -133,4 +132,35 @@ int place_read_index(struct place *place, char **ret, size_t *ret_len, bool *ret
     *ret = text;
     *ret_len = len;
     return 0;
+}
+
+// -- what was written past sync
+
+int place_touch(struct place *place, const char *path, struct err *err)
+{
+    size_t size = strlen(path) + 1;
+    if (map_get(&place->touched, path) != NULL)
+        return 0;
+    if (place->touched_bytes + size > TOUCHED_MAX)
+        return err_set(err, ERR_UNAVAILABLE, "a sync is under way: try again when it is done");
+    char *own = mem_copy_text(path);
+    map_put(&place->touched, own, own);
+    place->touched_bytes += size;
+    return 0;
+}
+
+bool place_is_touched(const struct place *place, const char *path)
+{
+    return map_get(&place->touched, path) != NULL;
+}
+
+void place_untouch(struct place *place)
+{
+    size_t at = 0;
+    char *path;
+    while ((path = map_next(&place->touched, &at)) != NULL)
+        free(path);
+    map_done(&place->touched);
+    place->touched = (struct map){0};
+    place->touched_bytes = 0;
 }

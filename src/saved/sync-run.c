@@ -88,7 +88,7 @@ static int prepare(struct sync_job *job, struct err *err)
     struct place *place = job->place;
     (void)pthread_mutex_lock(&place->lock);
     place->has_job = true;
-    buf_reset(&place->touched);
+    place_untouch(place);
     int r = place_read_index(place, &job->old, &job->old_len, &job->old_damaged, err);
     (void)pthread_mutex_unlock(&place->lock);
     if (r < 0 || find_marker(job, err) < 0)
@@ -343,13 +343,25 @@ static int take_all(struct sync_job *job, struct err *err)
 
 // -- deleting
 
+// What somebody has written since is not the file that is gone. Whoever is about to write takes the
+// lock first.
+static int delete_untouched(struct sync_job *job, const char *path, const char *key,
+                            struct err *err)
+{
+    struct place *place = job->place;
+    (void)pthread_mutex_lock(&place->lock);
+    int r = place_is_touched(place, path) ? 0 : store_delete(job->store, key, err);
+    (void)pthread_mutex_unlock(&place->lock);
+    return r;
+}
+
 static int delete_one(struct sync_job *job, const char *path, struct err *err)
 {
     char key[STORE_KEY_MAX + 1];
     if (place_key(job->place, path, key, err) < 0 || mark(job, err) < 0)
         return -1;
     // Where something lies below it now it has made way already.
-    int r = store_delete(job->store, key, err);
+    int r = delete_untouched(job, path, key, err);
     if (r < 0 && err->code != ERR_CONFLICT && err->code != ERR_NOT_FOUND)
         return blame(-1, err);
     atomic_fetch_add(&job->deleted, r > 0);
@@ -386,10 +398,12 @@ static int write_index(struct sync_job *job, struct err *err)
     struct place *place = job->place;
     bool same = job->index_len == job->old_len && !job->old_damaged &&
                 memcmp(job->index, job->old, job->old_len) == 0;
-    if (same && !job->is_marked && place->touched.len == 0)
+    if (same && !job->is_marked && place->touched.n == 0)
         return 0;
-    for (size_t at = 0; at < place->touched.len; at += strlen(place->touched.data + at) + 1)
-        (void)index_drop(job->index, &job->index_len, place->touched.data + at);
+    size_t at = 0;
+    const char *path;
+    while ((path = map_next(&place->touched, &at)) != NULL)
+        (void)index_drop(job->index, &job->index_len, path);
     if (store_sync(job->store, err) < 0 ||
         store_put_bytes(job->store, place->index, job->index, job->index_len, err) < 0 ||
         store_sync(job->store, err) < 0)

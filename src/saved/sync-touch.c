@@ -50,8 +50,8 @@ static int touch(struct touch *t, struct err *err)
     auto_free char *index = NULL;
     size_t len;
     bool damaged;
-    if (place->has_job && buf_append(&place->touched, t->path, strlen(t->path) + 1) < 0)
-        return err_set(err, ERR_UNAVAILABLE, "a sync is under way: try again when it is done");
+    if (place->has_job && place_touch(place, t->path, err) < 0)
+        return -1;
     if (place_read_index(place, &index, &len, &damaged, err) < 0)
         return -1;
     if (damaged || !index_drop(index, &len, t->path))

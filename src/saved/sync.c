@@ -166,7 +166,7 @@ static void finish(struct sync_job *job, const struct err *err)
     place->job = NULL;
     (void)pthread_mutex_lock(&place->lock);
     place->has_job = false;
-    buf_reset(&place->touched);
+    place_untouch(place);
     (void)pthread_mutex_unlock(&place->lock);
     tell(job, &why);
     free_job(job);

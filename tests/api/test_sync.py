@@ -314,6 +314,20 @@ def test_of_a_sandbox_that_never_was(server, api, name):
     assert api.exec(name, "ls -b /workspace/dir && stat -c %a /workspace/dir/*")["stdout"] == "é\\ 100%\\n\n644\n"
 
 
+def test_one_written_while_a_sync_runs_stays(server, api, made):
+    """Though the sync found that its file is gone from the workspace."""
+    python(api, made, "open('/workspace/y', 'w').write('before')")
+    sync(api, made)
+    python(api, made, "import os; os.unlink('/workspace/y')\nfor i in range(2000): open(f'/workspace/x{i}', 'w').write('x')")
+    with api.stream("POST", f"/sandbox/{made}/sync", {}) as stream:
+        eventually(lambda: "x0" in on_disk(server, made))
+        api.ok("PUT", stored(made, "y"), b"from outside")
+        stream.until("done")
+    assert on_disk(server, made)["y"] == b"from outside"
+    sync(api, made)
+    assert on_disk(server, made)["y"] == b"from outside"
+
+
 def test_large_files_and_ranges(api, name):
     data = os.urandom(1 << 20) * 9 + b"end"
     sha = hashlib.sha256(data).hexdigest()
