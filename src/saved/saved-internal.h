@@ -31,6 +31,12 @@ struct turn {
     TAILQ_ENTRY(turn) next;
 };
 TAILQ_HEAD(turn_list, turn);
+struct turn_lane {
+    struct turn_list waiting, running;
+    unsigned waits, n_running;
+    int64_t last;   // tenant who had a turn
+    bool is_moving; // saved.c
+};
 
 struct saved {
     struct saved_config config;
@@ -51,12 +57,7 @@ struct saved {
         int64_t next_ns; // nothing before this
         bool failed;     // some of this round
     } doom;
-    struct {
-        struct turn_list waiting;
-        unsigned waits, running;
-        int64_t last;   // tenant who had a turn
-        bool is_moving; // saved.c
-    } lane[LANE_MAX];
+    struct turn_lane lane[LANE_MAX];
     LIST_HEAD(, freight) freights; // freight.c
     LIST_HEAD(, errand) errands;   // errand.c
     unsigned n_streams;            // exports and imports

@@ -14,8 +14,8 @@ enum {
     POOL_THREADS = 12,
     HASH_THREADS = 8, // so many imports with a digest at once
     CORES_MAX = 16,
-    OUT_AT_ONCE = 3,
-    IN_AT_ONCE = 4,
+    OUT_AT_ONCE = 4, // all but one of them for one tenant
+    IN_AT_ONCE = 5,
     WAITING_MAX = 1000,
     WAITING_TENANT_MAX = 250,
     EXPIRE_AT_ONCE = 100,
@@ -31,79 +31,96 @@ static unsigned at_once(enum saved_lane lane)
     return lane == LANE_OUT ? OUT_AT_ONCE : IN_AT_ONCE;
 }
 
-static unsigned count_waiting(const struct saved *saved, enum saved_lane lane, int64_t tenant)
+static unsigned count_of(const struct turn_list *list, int64_t tenant)
 {
     unsigned n = 0;
     const struct turn *turn;
-    TAILQ_FOREACH(turn, &saved->lane[lane].waiting, next)
+    TAILQ_FOREACH(turn, list, next)
     {
         n += turn->tenant == tenant;
     }
     return n;
 }
 
+// Who has a turn may have to wait for a sandbox of his that another of his errands holds, for as
+// long as he likes. So there is always one that is not his.
+static bool may_run(const struct saved *saved, const struct turn *turn)
+{
+    const struct turn_lane *lane = &saved->lane[turn->lane];
+    unsigned max = at_once(turn->lane);
+    return saved->closing ||
+           (lane->n_running < max && count_of(&lane->running, turn->tenant) < max - 1);
+}
+
+static void run_turn(struct saved *saved, struct turn *turn)
+{
+    struct turn_lane *lane = &saved->lane[turn->lane];
+    TAILQ_INSERT_TAIL(&lane->running, turn, next);
+    lane->n_running++;
+    lane->last = turn->tenant;
+    turn->has_it = true;
+    turn->run(turn->data);
+}
+
 int turn_take(struct saved *saved, struct turn *turn, const struct turn_config *config,
               struct err *err)
 {
-    enum saved_lane lane = config->lane;
+    struct turn_lane *lane = &saved->lane[config->lane];
     *turn = (struct turn){
-        .run = config->run, .data = config->data, .tenant = config->tenant, .lane = lane};
-    if (saved->lane[lane].running < at_once(lane) || saved->closing) {
-        turn->has_it = true;
-        saved->lane[lane].running++;
-        saved->lane[lane].last = turn->tenant;
-        turn->run(turn->data);
+        .run = config->run, .data = config->data, .tenant = config->tenant, .lane = config->lane};
+    if (may_run(saved, turn)) {
+        run_turn(saved, turn);
         return 0;
     }
-    if (saved->lane[lane].waits >= WAITING_MAX ||
-        count_waiting(saved, lane, turn->tenant) >= WAITING_TENANT_MAX)
+    if (lane->waits >= WAITING_MAX || count_of(&lane->waiting, turn->tenant) >= WAITING_TENANT_MAX)
         return err_set(err, ERR_UNAVAILABLE,
                        "too much waits for the store already: try again later");
-    saved->lane[lane].waits++;
-    TAILQ_INSERT_TAIL(&saved->lane[lane].waiting, turn, next);
+    lane->waits++;
+    TAILQ_INSERT_TAIL(&lane->waiting, turn, next);
     return 0;
 }
 
-// Not the one that was served last, where another waits: nobody's hundred backups are before
-// somebody's first.
-static struct turn *pick_turn(const struct saved *saved, enum saved_lane lane)
+// Not one of whoever was served last, where another waits: nobody's hundred backups are before
+// somebody's first. NULL: none may run now.
+static struct turn *pick_turn(const struct saved *saved, const struct turn_lane *lane)
 {
-    struct turn *turn;
-    TAILQ_FOREACH(turn, &saved->lane[lane].waiting, next)
+    struct turn *turn, *first = NULL;
+    TAILQ_FOREACH(turn, &lane->waiting, next)
     {
-        if (turn->tenant != saved->lane[lane].last)
+        if (!may_run(saved, turn))
+            continue;
+        if (turn->tenant != lane->last)
             return turn;
+        first = first != NULL ? first : turn;
     }
-    return TAILQ_FIRST(&saved->lane[lane].waiting);
+    return first;
 }
 
 // One may be over before `run` returns, and end here again: then it is the loop that goes on, or a
 // line of those that fail at once would be as deep as it is long.
-static void next_turns(struct saved *saved, enum saved_lane lane)
+static void next_turns(struct saved *saved, struct turn_lane *lane)
 {
     struct turn *turn;
-    if (saved->lane[lane].is_moving)
+    if (lane->is_moving)
         return;
-    saved->lane[lane].is_moving = true;
-    while ((turn = pick_turn(saved, lane)) != NULL &&
-           (saved->lane[lane].running < at_once(lane) || saved->closing)) {
-        TAILQ_REMOVE(&saved->lane[lane].waiting, turn, next);
-        saved->lane[lane].waits--;
-        saved->lane[lane].running++;
-        saved->lane[lane].last = turn->tenant;
-        turn->has_it = true;
-        turn->run(turn->data);
+    lane->is_moving = true;
+    while ((turn = pick_turn(saved, lane)) != NULL) {
+        TAILQ_REMOVE(&lane->waiting, turn, next);
+        lane->waits--;
+        run_turn(saved, turn);
     }
-    saved->lane[lane].is_moving = false;
+    lane->is_moving = false;
 }
 
 void turn_over(struct saved *saved, struct turn *turn)
 {
+    struct turn_lane *lane = &saved->lane[turn->lane];
     if (!turn->has_it)
         return;
     turn->has_it = false;
-    saved->lane[turn->lane].running--;
-    next_turns(saved, turn->lane);
+    TAILQ_REMOVE(&lane->running, turn, next);
+    lane->n_running--;
+    next_turns(saved, lane);
 }
 
 // -- what files of this room share
@@ -436,8 +453,10 @@ int saved_open(const struct saved_config *config, struct saved **ret, struct err
     saved->config = *config;
     saved->refs = 1; // the timer's
     saved->n_cores = cores < 1 ? 1 : cores > CORES_MAX ? CORES_MAX : (unsigned)cores;
-    for (int i = 0; i < LANE_MAX; i++)
+    for (int i = 0; i < LANE_MAX; i++) {
         TAILQ_INIT(&saved->lane[i].waiting);
+        TAILQ_INIT(&saved->lane[i].running);
+    }
     LIST_INIT(&saved->freights);
     LIST_INIT(&saved->errands);
     (void)uv_timer_init(config->loop, &saved->tick);
@@ -470,7 +489,7 @@ void saved_close(struct saved *saved)
     syncs_stop(saved);
     results_stop(saved);
     for (int i = 0; i < LANE_MAX; i++)
-        next_turns(saved, (enum saved_lane)i);
+        next_turns(saved, &saved->lane[i]);
     if (saved->pool != NULL)
         store_pool_close(saved->pool);
     if (saved->hashing != NULL)

@@ -543,27 +543,55 @@ def test_large_import(api, box, other):
         assert api.exec(other, "sha256sum /workspace/big")["stdout"] == want
 
 
+def tar_of(n):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        for i in range(n):
+            info = tarfile.TarInfo(f"f{i}")
+            info.size = 1024
+            tar.addfile(info, io.BytesIO(b"x" * 1024))
+    return out.getvalue()
+
+
+def begin_import(api, box, query, data, sent):
+    """An import whose body does not come to its end; the connection."""
+    connection = api.connect()
+    headers, _ = api.head({"Content-Length": str(len(data))}, None)
+    connection.putrequest("POST", f"/sandbox/{box}/import{query}")
+    for name, value in headers.items():
+        connection.putheader(name, value)
+    connection.endheaders(data[:sent])
+    time.sleep(0.5)
+    return connection
+
+
 def test_cut_import(api, box):
     """A client that goes before its archive is whole: a plain tar does not tell by itself."""
     api.exec(box, "echo before > /workspace/f")
     before = listing(api, box)
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w") as tar:
-        for i in range(400):
-            info = tarfile.TarInfo(f"f{i}")
-            info.size = 1024
-            tar.addfile(info, io.BytesIO(b"x" * 1024))
-    data = out.getvalue()
+    data = tar_of(400)
     for query in ("?dir=/workspace", ""):
-        connection = api.connect()
-        headers, _ = api.head({"Content-Length": str(len(data))}, None)
-        connection.putrequest("POST", f"/sandbox/{box}/import{query}")
-        for name, value in headers.items():
-            connection.putheader(name, value)
-        connection.endheaders(data[: 300 * 1536])
-        time.sleep(0.5)
-        connection.close()
+        begin_import(api, box, query, data, 300 * 1536).close()
         assert listing(api, box) == before
+
+
+def test_others_do_not_wait_for_one(api, server, box, tenant):
+    """Who lets all he does wait for a sandbox of his own has no more than his share of the turns."""
+    tenant.ok("PUT", "/sandbox/mine", {})
+    theirs = backup(tenant, "mine", dir="/workspace")["id"]
+    connection = begin_import(tenant, "mine", "?dir=/workspace", tar_of(400), 300 * 1536)
+    client = lambda: Client(server, tenant.token)
+    waiting = [lambda: client()("POST", "/sandbox/mine/restore", {"backup": theirs})] * 6
+    waiting += [lambda: client()("POST", "/sandbox/mine/archive")] * 6
+    threads = [threading.Thread(target=ask, daemon=True) for ask in waiting]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.5)
+    mine = backup(api, box, dir="/workspace")
+    assert restore(api, box, mine["id"])["success"]
+    connection.close()
+    for thread in threads:
+        thread.join()
 
 
 def hostile(kind):
