@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// PUT of a stored file. The index forgets it before and after, so that it is right at any moment;
-// the object is there when all of the body is.
+// PUT of a stored file. The index forgets it before, and does not hear of it again before it is
+// over, so that it is right at any moment; the object is there when all of the body is.
 #include <errno.h>
 #include <string.h>
 #include <strings.h>
@@ -68,16 +68,6 @@ static void reply(struct stored_call *s)
     call_reply_json(s->call, 200, &j);
 }
 
-static void on_noted(void *data, const struct err *err)
-{
-    struct stored_call *s = data;
-    if (err != NULL)
-        stored_fail(s->call, err);
-    else
-        reply(s);
-    stored_over(s);
-}
-
 // Why a body did not come, for a client that may still be there. 0: it came.
 static int read_result(const struct move_result *r, struct err *err)
 {
@@ -98,11 +88,11 @@ static void part_over(struct stored_call *s)
     if (read_result(&s->moved, &s->err) < 0)
         s->found = -1;
     if (s->found >= 0) {
-        sync_touch(call->api->saved, call->tenant, call->param[0], call->param[1], on_noted, s);
-        return;
+        reply(s);
+    } else {
+        stored_fail(call, &s->err);
+        call_drop(call);
     }
-    stored_fail(call, &s->err);
-    call_drop(call);
     stored_over(s);
 }
 
@@ -179,5 +169,5 @@ void handle_stored_put(struct call *call)
     }
     struct stored_call *s = stored_new(call, call->param[1]);
     if (s != NULL)
-        sync_touch(call->api->saved, call->tenant, call->param[0], call->param[1], on_touched, s);
+        stored_touch(s, on_touched);
 }

@@ -42,6 +42,7 @@ struct stored_call *stored_new(struct call *call, const char *path)
 
 void stored_over(struct stored_call *s)
 {
+    sync_touched(s->touch);
     if (s->is_stream)
         sync_stream_end(s->call->api->saved, s->call->tenant);
     fd_close(s->pipe);
@@ -66,6 +67,18 @@ void stored_fail(struct call *call, const struct err *err)
         blamed.sys_errno = EREMOTEIO;
     }
     call_fail(call, &blamed);
+}
+
+void stored_touch(struct stored_call *s, disk_fn fn)
+{
+    struct err err = {0};
+    struct call *call = s->call;
+    const struct sync_file file = {call->tenant, call->param[0], call->param[1]};
+    s->touch = sync_touch(call->api->saved, &file, fn, s, &err);
+    if (s->touch != NULL)
+        return;
+    stored_fail(call, &err);
+    stored_over(s);
 }
 
 int stored_open_pipe(struct stored_call *s, bool out, struct err *err)
@@ -208,17 +221,7 @@ void handle_stored_list(struct call *call)
     store_pool_run(saved_streams(call->api->saved), list_work, on_listed, s);
 }
 
-// -- DELETE: the index forgets it before and after, so that it is right at any moment
-
-static void on_forgotten(void *data, const struct err *err)
-{
-    struct stored_call *s = data;
-    if (err != NULL)
-        stored_fail(s->call, err);
-    else
-        call_reply_ok(s->call);
-    stored_over(s);
-}
+// -- DELETE: the index forgets it before
 
 static void delete_work(void *data)
 {
@@ -229,18 +232,16 @@ static void delete_work(void *data)
 static void on_deleted(void *data)
 {
     struct stored_call *s = data;
-    struct call *call = s->call;
     if (s->found == 0)
         (void)err_set(&s->err, ERR_NOT_FOUND, "there is no such stored file");
-    if (s->found > 0) {
-        sync_touch(call->api->saved, call->tenant, call->param[0], call->param[1], on_forgotten, s);
-        return;
-    }
-    stored_fail(call, &s->err);
+    if (s->found > 0)
+        call_reply_ok(s->call);
+    else
+        stored_fail(s->call, &s->err);
     stored_over(s);
 }
 
-static void on_delete_touched(void *data, const struct err *err)
+static void on_touched(void *data, const struct err *err)
 {
     struct stored_call *s = data;
     if (err == NULL) {
@@ -255,6 +256,5 @@ void handle_stored_delete(struct call *call)
 {
     struct stored_call *s = stored_new(call, call->param[1]);
     if (s != NULL)
-        sync_touch(call->api->saved, call->tenant, call->param[0], call->param[1],
-                   on_delete_touched, s);
+        stored_touch(s, on_touched);
 }

@@ -31,6 +31,7 @@ struct stored_call {
     // How a body came to its end: a thread that finds the end of the pipe looks here.
     atomic_bool is_whole;
     // On the loop.
+    struct touch *touch;    // of one that is written or deleted
     int other;              // the mover's end
     bool is_stream;         // of those that are counted
     bool is_moved, is_over; // the parts of a stream
@@ -41,6 +42,8 @@ struct stored_call {
 // NULL: it was refused. `path` NULL: of all of them.
 struct stored_call *stored_new(struct call *call, const char *path);
 void stored_over(struct stored_call *s); // frees it
+// The index forgets it: `fn` comes when it may be written, unless it was refused.
+void stored_touch(struct stored_call *s, disk_fn fn);
 void stored_fail(struct call *call, const struct err *err);
 // A pipe: `out`, what the thread writes the mover sends. Only so many at once.
 int stored_open_pipe(struct stored_call *s, bool out, struct err *err);

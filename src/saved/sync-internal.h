@@ -6,8 +6,8 @@
 // change writes the marker, puts and deletes objects, writes the index, and removes the marker: so
 // whoever finds a marker knows that the objects may be newer than the index (a sync puts all of
 // them again then). Without one they must be what the index says: an object that is not is damaged.
-// What comes past sync (sync_touch) takes its line from the index first; what has none is whatever
-// the store has.
+// What comes past sync (sync_touch) takes its line from the index first, and no sync gives it one
+// before it is over; what has none is whatever the store has.
 #pragma once
 
 #include <pthread.h>
@@ -19,6 +19,8 @@
 #include "saved/sync-index.h"
 
 #define SYNC_DIR "/workspace"
+
+enum { TOUCHED_MAX = 16 * 1024 * 1024 }; // bytes of paths
 
 struct place {
     struct saved *saved; // counted
@@ -36,7 +38,10 @@ struct place {
     TAILQ_HEAD(, restoring) restores; // the first of them runs unless there is a job
     // Of threads: held by whoever changes the index, or works by it.
     pthread_mutex_t lock;
-    struct map touched; // paths: written past sync since the job that runs has read the index
+    // Held for a moment only. Paths that are being written past sync, or were since the job that
+    // runs has read the index.
+    pthread_mutex_t touched_lock;
+    struct map touched;
     size_t touched_bytes;
     bool has_job;
 };
@@ -54,10 +59,12 @@ int place_key(const struct place *place, const char *path, char ret[STORE_KEY_MA
 int place_read_index(struct place *place, char **ret, size_t *ret_len, bool *ret_damaged,
                      struct err *err);
 
-// What is touched: the caller has the lock. ERR_UNAVAILABLE: too many are.
-int place_touch(struct place *place, const char *path, struct err *err);
-bool place_is_touched(const struct place *place, const char *path);
-void place_untouch(struct place *place); // all of them
+// Paths that are written past sync. Any thread.
+int place_touch(struct place *place, const char *path, struct err *err); // UNAVAILABLE: too many
+void place_touched(struct place *place, const char *path); // the end of what place_touch began
+bool place_is_touched(struct place *place, const char *path);
+void place_list_touched(struct place *place, struct buf *ret); // each with its NUL
+void place_set_job(struct place *place, bool has_job);         // forgets what is over
 
 // --- one sync, between the loop and its thread (sync-run.c)
 
@@ -82,6 +89,7 @@ struct sync_job {
     char *old, *index;    // the indexes before and after
     size_t old_len, index_len;
     bool old_damaged;
+    bool was_touched;                     // the index lacks files that are there
     bool is_same;                         // as the last time: there is nothing to do
     char seen_text[2 * STORE_SHA256 + 1]; // what row.seen becomes; "": unknown
     uint64_t bytes_max;                   // of all files

@@ -8,8 +8,6 @@
 #include "saved/sync-internal.h"
 #include "saved/sync-records.h"
 
-enum { TOUCHED_MAX = 16 * 1024 * 1024 }; // bytes
-
 static char *print(const char *a, const char *b, const char *c, const char *d)
 {
     char *text;
@@ -35,6 +33,7 @@ static struct place *make(struct saved *saved, const struct tenant_row *tenant, 
     LIST_INIT(&place->next);
     TAILQ_INIT(&place->restores);
     (void)pthread_mutex_init(&place->lock, NULL);
+    (void)pthread_mutex_init(&place->touched_lock, NULL);
     map_put(&saved->syncs->places, place->name, place);
     return place;
 }
@@ -75,7 +74,8 @@ void place_unref(struct place *place)
     if (saved->syncs != NULL)
         (void)map_del(&saved->syncs->places, place->name);
     (void)pthread_mutex_destroy(&place->lock);
-    place_untouch(place);
+    (void)pthread_mutex_destroy(&place->touched_lock);
+    map_done(&place->touched); // empty: whoever writes has a reference
     free(place->name);
     free(place->sandbox);
     free(place->prefix);
@@ -134,33 +134,87 @@ int place_read_index(struct place *place, char **ret, size_t *ret_len, bool *ret
     return 0;
 }
 
-// -- what was written past sync
+// -- what is written past sync
+
+struct touched {
+    unsigned writing; // so many do
+    char path[];
+};
+
+static struct touched *add(struct place *place, const char *path, struct err *err)
+{
+    size_t size = strlen(path) + 1;
+    if (place->touched_bytes + size > TOUCHED_MAX) {
+        (void)err_set(err, ERR_UNAVAILABLE,
+                      "too many stored files were written while a sync runs: try again later");
+        return NULL;
+    }
+    struct touched *t = calloc(1, sizeof *t + size);
+    if (t == NULL)
+        abort();
+    memcpy(t->path, path, size);
+    map_put(&place->touched, t->path, t);
+    place->touched_bytes += size;
+    return t;
+}
+
+static void forget(struct place *place, struct touched *t)
+{
+    (void)map_del(&place->touched, t->path);
+    place->touched_bytes -= strlen(t->path) + 1;
+    free(t);
+}
 
 int place_touch(struct place *place, const char *path, struct err *err)
 {
-    size_t size = strlen(path) + 1;
-    if (map_get(&place->touched, path) != NULL)
-        return 0;
-    if (place->touched_bytes + size > TOUCHED_MAX)
-        return err_set(err, ERR_UNAVAILABLE, "a sync is under way: try again when it is done");
-    char *own = mem_copy_text(path);
-    map_put(&place->touched, own, own);
-    place->touched_bytes += size;
-    return 0;
+    (void)pthread_mutex_lock(&place->touched_lock);
+    struct touched *t = map_get(&place->touched, path);
+    if (t == NULL)
+        t = add(place, path, err);
+    if (t != NULL)
+        t->writing++;
+    (void)pthread_mutex_unlock(&place->touched_lock);
+    return t != NULL ? 0 : -1;
 }
 
-bool place_is_touched(const struct place *place, const char *path)
+void place_touched(struct place *place, const char *path)
 {
-    return map_get(&place->touched, path) != NULL;
+    (void)pthread_mutex_lock(&place->touched_lock);
+    struct touched *t = map_get(&place->touched, path);
+    if (--t->writing == 0 && !place->has_job)
+        forget(place, t);
+    (void)pthread_mutex_unlock(&place->touched_lock);
 }
 
-void place_untouch(struct place *place)
+bool place_is_touched(struct place *place, const char *path)
+{
+    (void)pthread_mutex_lock(&place->touched_lock);
+    bool is_touched = map_get(&place->touched, path) != NULL;
+    (void)pthread_mutex_unlock(&place->touched_lock);
+    return is_touched;
+}
+
+void place_list_touched(struct place *place, struct buf *ret)
 {
     size_t at = 0;
-    char *path;
-    while ((path = map_next(&place->touched, &at)) != NULL)
-        free(path);
-    map_done(&place->touched);
-    place->touched = (struct map){0};
-    place->touched_bytes = 0;
+    const struct touched *t;
+    (void)pthread_mutex_lock(&place->touched_lock);
+    while ((t = map_next(&place->touched, &at)) != NULL)
+        (void)buf_append(ret, t->path, strlen(t->path) + 1);
+    (void)pthread_mutex_unlock(&place->touched_lock);
+    if (ret->failed != 0)
+        abort(); // there is room for all that there may be
+}
+
+void place_set_job(struct place *place, bool has_job)
+{
+    size_t at = 0;
+    struct touched *t;
+    (void)pthread_mutex_lock(&place->touched_lock);
+    place->has_job = has_job;
+    while ((t = map_next(&place->touched, &at)) != NULL) {
+        if (t->writing == 0)
+            forget(place, t);
+    }
+    (void)pthread_mutex_unlock(&place->touched_lock);
 }

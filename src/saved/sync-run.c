@@ -87,8 +87,7 @@ static int prepare(struct sync_job *job, struct err *err)
 {
     struct place *place = job->place;
     (void)pthread_mutex_lock(&place->lock);
-    place->has_job = true;
-    place_untouch(place);
+    place_set_job(place, true);
     int r = place_read_index(place, &job->old, &job->old_len, &job->old_damaged, err);
     (void)pthread_mutex_unlock(&place->lock);
     if (r < 0 || find_marker(job, err) < 0)
@@ -398,12 +397,14 @@ static int write_index(struct sync_job *job, struct err *err)
     struct place *place = job->place;
     bool same = job->index_len == job->old_len && !job->old_damaged &&
                 memcmp(job->index, job->old, job->old_len) == 0;
-    if (same && !job->is_marked && place->touched.n == 0)
+    auto_buf touched;
+    buf_init(&touched, TOUCHED_MAX);
+    place_list_touched(place, &touched);
+    if (same && !job->is_marked && touched.len == 0)
         return 0;
-    size_t at = 0;
-    const char *path;
-    while ((path = map_next(&place->touched, &at)) != NULL)
-        (void)index_drop(job->index, &job->index_len, path);
+    for (size_t at = 0; at < touched.len; at += strlen(touched.data + at) + 1)
+        (void)index_drop(job->index, &job->index_len, touched.data + at);
+    job->was_touched = touched.len > 0;
     if (store_sync(job->store, err) < 0 ||
         store_put_bytes(job->store, place->index, job->index, job->index_len, err) < 0 ||
         store_sync(job->store, err) < 0)
@@ -432,8 +433,9 @@ static int work(struct sync_job *job, struct err *err)
     int r = write_index(job, err);
     (void)pthread_mutex_unlock(&place->lock);
     see(job, job->index, job->index_len, job->seen_text);
-    if (job->skipped > 0)
-        job->seen_text[0] = '\0'; // they are told of every time
+    // What is skipped is told of every time; what was touched is put by the next one.
+    if (job->skipped > 0 || job->was_touched)
+        job->seen_text[0] = '\0';
     return r;
 }
 

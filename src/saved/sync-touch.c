@@ -44,14 +44,12 @@ int sync_key(struct saved *saved, int64_t tenant, const char *sandbox, const cha
     return r;
 }
 
-static int touch(struct touch *t, struct err *err)
+static int forget(struct touch *t, struct err *err)
 {
     struct place *place = t->place;
     auto_free char *index = NULL;
     size_t len;
     bool damaged;
-    if (place->has_job && place_touch(place, t->path, err) < 0)
-        return -1;
     if (place_read_index(place, &index, &len, &damaged, err) < 0)
         return -1;
     if (damaged || !index_drop(index, &len, t->path))
@@ -66,7 +64,7 @@ static void work(void *data)
 {
     struct touch *t = data;
     (void)pthread_mutex_lock(&t->place->lock);
-    if (touch(t, &t->err) == 0)
+    if (forget(t, &t->err) == 0)
         t->err = (struct err){0};
     (void)pthread_mutex_unlock(&t->place->lock);
 }
@@ -75,29 +73,37 @@ static void done(void *data)
 {
     struct touch *t = data;
     t->fn(t->data, t->err.code == ERR_NONE ? NULL : &t->err);
-    place_unref(t->place);
-    free(t);
 }
 
-void sync_touch(struct saved *saved, int64_t tenant, const char *sandbox, const char *path,
-                disk_fn fn, void *data)
+struct touch *sync_touch(struct saved *saved, const struct sync_file *file, disk_fn fn, void *data,
+                         struct err *err)
 {
-    struct err err = {0};
     struct touch *t = calloc(1, sizeof *t);
     if (t == NULL)
         abort();
     t->fn = fn;
     t->data = data;
-    if (read_path(path, t->path, &err) == 0)
-        t->place = place_get(saved, tenant, sandbox, &err);
-    if (t->place == NULL) {
+    if (read_path(file->path, t->path, err) == 0)
+        t->place = place_get(saved, file->tenant, file->sandbox, err);
+    if (t->place == NULL || place_touch(t->place, t->path, err) < 0) {
+        if (t->place != NULL)
+            place_unref(t->place);
         free(t);
-        fn(data, &err);
-        return;
+        return NULL;
     }
     (void)err_set(&t->err, ERR_UNAVAILABLE, "the server ends"); // should no thread take it
     // It may wait for the place's lock, and is not to keep others from their backups meanwhile.
     store_pool_run(saved_streams(saved), work, done, t);
+    return t;
+}
+
+void sync_touched(struct touch *t)
+{
+    if (t == NULL)
+        return;
+    place_touched(t->place, t->path);
+    place_unref(t->place);
+    free(t);
 }
 
 // -- those that take as long as their clients

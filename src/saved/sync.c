@@ -164,10 +164,7 @@ static void finish(struct sync_job *job, const struct err *err)
     (void)uv_timer_stop(&job->timer);
     LIST_REMOVE(job, all);
     place->job = NULL;
-    (void)pthread_mutex_lock(&place->lock);
-    place->has_job = false;
-    place_untouch(place);
-    (void)pthread_mutex_unlock(&place->lock);
+    place_set_job(place, false);
     tell(job, &why);
     free_job(job);
     turn_over(saved, &job->turn);

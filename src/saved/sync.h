@@ -37,10 +37,19 @@ void sync_restore_unmark(struct saved *saved, int64_t tenant, const char *sandbo
 // true.
 int sync_key(struct saved *saved, int64_t tenant, const char *sandbox, const char *path, char *ret,
              size_t size, struct err *err); // ERR_INVALID: not a path
-// To be called before a stored file is written or deleted past sync, and again when it was: then
-// the next sync looks at it anew, and a restore takes what is there. `path` as for sync_key.
-void sync_touch(struct saved *saved, int64_t tenant, const char *sandbox, const char *path,
-                disk_fn fn, void *data);
+// Before a stored file is written or deleted past sync: the index forgets it, and no sync says what
+// is in it until sync_touched, which follows in any case. So the next sync looks at it anew, a
+// restore takes what is there, and so it is if the daemon dies meanwhile. `fn` comes when it may be
+// written; never at once. NULL and err: it is not to be, and nothing follows. `path` as for
+// sync_key.
+struct sync_file {
+    int64_t tenant;
+    const char *sandbox, *path;
+};
+struct touch;
+struct touch *sync_touch(struct saved *saved, const struct sync_file *file, disk_fn fn, void *data,
+                         struct err *err);
+void sync_touched(struct touch *touch); // may be NULL
 struct store *saved_store(struct saved *saved);
 struct store_pool *saved_pool(struct saved *saved);
 // Threads for bytes that come from clients or go to them, which may be slow; what works there looks

@@ -328,6 +328,38 @@ def test_one_written_while_a_sync_runs_stays(server, api, made):
     assert on_disk(server, made)["y"] == b"from outside"
 
 
+def lines(server, box):
+    """Of the index: path by path."""
+    text = (server.data / "store" / "admin" / "indexes" / box).read_text()
+    return {line.split("\t")[7]: line for line in text.splitlines()[1:]}
+
+
+def test_a_sync_while_one_is_written(server, api, made):
+    """It says nothing of what may be another's any moment; the next one does, though the disk is as it was."""
+    python(api, made, "for n in 'ab': open('/workspace/' + n, 'w').write(n)")
+    sync(api, made)
+    assert set(lines(server, made)) == {"a", "b"}
+    connection, data = api.connect(), b"outside" * 100000
+    headers, _ = api.head({}, None)
+    connection.putrequest("PUT", stored(made, "a"))
+    for key, value in {**headers, "Content-Length": str(len(data))}.items():
+        connection.putheader(key, value)
+    connection.endheaders()
+    connection.send(data[:400000])
+    eventually(lambda: set(lines(server, made)) == {"b"})
+    for _ in range(2):
+        sync(api, made)
+        assert set(lines(server, made)) == {"b"}  # or a server killed now would find its own index wrong
+    connection.send(data[400000:])
+    assert connection.getresponse().status == 200
+    connection.close()
+    assert on_disk(server, made) == {"a": data, "b": b"b"} and set(lines(server, made)) == {"b"}
+    assert sync(api, made)["put"] == 1
+    assert on_disk(server, made) == {"a": b"a", "b": b"b"} and set(lines(server, made)) == {"a", "b"}
+    again(api, made)
+    assert api.exec(made, "cd /workspace && cat a b")["stdout"] == "ab"
+
+
 def test_large_files_and_ranges(api, name):
     data = os.urandom(1 << 20) * 9 + b"end"
     sha = hashlib.sha256(data).hexdigest()
