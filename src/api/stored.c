@@ -227,6 +227,8 @@ static void delete_work(void *data)
 {
     struct stored_call *s = data;
     s->found = store_delete(s->store, s->key, &s->err);
+    if (s->found > 0 && store_sync(s->store, &s->err) < 0)
+        s->found = -1;
 }
 
 static void on_deleted(void *data)

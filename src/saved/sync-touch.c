@@ -54,7 +54,9 @@ static int forget(struct touch *t, struct err *err)
         return -1;
     if (damaged || !index_drop(index, &len, t->path))
         return 0;
-    if (store_put_bytes(place->saved->config.store, place->index, index, len, err) == 0)
+    // A power cut is not to leave an index that names a file which it was too late for.
+    struct store *store = place->saved->config.store;
+    if (store_put_bytes(store, place->index, index, len, err) == 0 && store_sync(store, err) == 0)
         return 0;
     saved_blame_store(err);
     return -1;

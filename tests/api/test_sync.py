@@ -7,8 +7,10 @@ import http.client
 import itertools
 import json
 import os
+import pathlib
 import shutil
 import signal
+import subprocess
 import urllib.parse
 
 import pytest
@@ -403,6 +405,29 @@ def test_a_body_that_does_not_end_is_not_stored(api, name):
         connection.close()
     api.ok("PUT", stored(name, "other"), b"o" * 400000)
     assert listed(api, name) == ["other"]
+
+
+@contextlib.contextmanager
+def traced(pid, out, *calls):
+    """What all threads of a process ask the kernel for, in their order, into a list."""
+    found = []
+    command = ["strace", "-f", "-qq", "-y", "-e", f"trace={','.join(calls)}", "-o", str(out), "-p", str(pid)]
+    with subprocess.Popen(command) as process:
+        tasks = pathlib.Path(f"/proc/{pid}/task")
+        eventually(lambda: all("TracerPid:\t0\n" not in (t / "status").read_text() for t in tasks.iterdir()))
+        yield found
+        process.terminate()
+    found += [line for line in out.read_text().splitlines() if "resumed" not in line]
+
+
+def test_deletions_survive_a_power_cut(server, api, made, tmp_path):
+    """The index that does not name it is on the disk before the file goes, and that before it is told of."""
+    python(api, made, "for n in 'ab': open('/workspace/' + n, 'w').write(n)")
+    sync(api, made)
+    with traced(server.daemon_pid(), tmp_path / "trace", "syncfs", "renameat", "unlinkat") as calls:
+        api.ok("DELETE", stored(made, "a"))
+    seen = [name for line in calls for name in (f'"{made}"', '"a"', "syncfs") if name in line and "REMOVEDIR" not in line]
+    assert seen == [f'"{made}"', "syncfs", '"a"', "syncfs"], calls
 
 
 def test_other_tenants_see_nothing(server, api, tenant, name):
