@@ -125,10 +125,10 @@ export class Http {
     return await this.send(method, path, call, (response) => response.json() as Promise<T>);
   }
 
-  /** A request as it is, with the token. */
+  /** A request as it is, with the token. Where its answer leads, nobody goes: that may be what a stranger in a sandbox says. */
   async fetch(path: string, init: RequestInit & { headers: Headers }): Promise<Response> {
     if (this.token !== undefined) init.headers.set('authorization', `Bearer ${this.token}`);
-    return await this.#fetch(this.url + path, { ...init, body: await sendable(init.body ?? null) });
+    return await this.#fetch(this.url + path, { ...init, body: await sendable(init.body ?? null), redirect: 'manual' });
   }
 
   /** Sends it, and has `read` make something of the answer. What breaks while that is read is sent again, too. */

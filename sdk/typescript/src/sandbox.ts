@@ -117,7 +117,10 @@ export class Sandbox extends Surface {
     return (await this.getExposedPorts()).some((exposed) => exposed.port === port && exposed.token === token);
   }
 
-  /** A request to a server in the sandbox; only path and query of its URL count. */
+  /**
+   * A request to a server in the sandbox; only path and query of its URL count. A redirect is not followed but given back; a
+   * browser shows no more of one than its `type`, which is `opaqueredirect`.
+   */
   async containerFetch(request: Request | string, port: number): Promise<Response> {
     await this.link.ready();
     const { url, ...init } = request instanceof Request

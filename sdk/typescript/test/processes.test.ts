@@ -101,6 +101,27 @@ test('waiting for a port, and asking it', async () => {
   await assert.rejects(process.waitForPort(3003), ProcessExitedBeforeReadyError);
 });
 
+const LEAD = `import http.server, sys
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(307)
+        self.send_header("Location", sys.argv[1])
+        self.end_headers()
+    do_DELETE = do_GET
+http.server.HTTPServer(("127.0.0.1", 3004), Handler).serve_forever()`;
+
+test('a redirect of a server in the sandbox leads nowhere with the token', async () => {
+  const other = makeSandbox();
+  await other.exec('true');
+  await sandbox.writeFile('lead.py', LEAD);
+  const process = await sandbox.startProcess(['python3', 'lead.py', `/sandbox/${other.id}`]);
+  await process.waitForPort(3004, { mode: 'tcp' });
+  const response = await sandbox.containerFetch(new Request('http://anything/', { method: 'DELETE' }), 3004);
+  assert.deepEqual([response.status, response.headers.get('location')], [307, `/sandbox/${other.id}`]);
+  assert.equal((await other.info()).status, 'running');
+  await process.kill('SIGKILL');
+});
+
 test('standard input', async () => {
   const process = await sandbox.startProcess('cat');
   await process.write('one ');
