@@ -133,6 +133,7 @@ test("a server in the sandbox", async ({ sandbox }) => {
   same((await sandbox.containerFetch(post, 8000)).status, 501); // which is that server's own answer
   await sandbox.mkdir('site/sub');
   same((await sandbox.containerFetch('http://sandbox/sub', 8000)).type, 'opaqueredirect'); // it leads to /sub/
+  await server.waitForPort(8000, { path: '/sub', timeout: 20_000 });
   const nobody = await sandbox.containerFetch('http://sandbox/', 8001);
   same([nobody.status, (await nobody.json()).error_code], [502, 'BAD_GATEWAY']);
   await server.kill();

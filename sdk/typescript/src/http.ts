@@ -30,8 +30,6 @@ export interface Call {
   signal?: AbortSignal | undefined;
   /** The server does the call once, however often it comes with this key. */
   key?: string | undefined;
-  /** It is sent once, whatever comes of it. */
-  once?: boolean | undefined;
   /** Whether doing it twice does no harm; unless given that is so for all methods but POST. */
   repeatable?: boolean | undefined;
 }
@@ -166,7 +164,7 @@ export class Http {
   }
 
   #mayTryAgain(method: string, call: Call, error: CayError, tries: number): boolean {
-    if (call.once === true || call.bytes instanceof ReadableStream) return false; // which was read
+    if (call.bytes instanceof ReadableStream) return false; // which was read
     if (error.code === 'REQUEST_IN_PROGRESS') return call.key !== undefined;
     if (tries >= this.#retries || (error.retryAfter ?? 0) > PATIENCE) return false;
     if (error.code === 'UNAVAILABLE' || error.code === 'RATE_LIMITED' || error.code === 'CONNECTION_FAILED') return true;

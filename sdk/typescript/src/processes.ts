@@ -3,7 +3,7 @@
 import { toText } from './bytes.js';
 import { EXIT, idOf, outputEvent } from './commands.js';
 import type { Command } from './commands.js';
-import { NotFoundError, ProcessNotFoundError, ProcessReadyTimeoutError } from './errors.js';
+import { ProcessNotFoundError, ProcessReadyTimeoutError } from './errors.js';
 import { Files } from './files.js';
 import { newKey } from './http.js';
 import type { Call } from './http.js';
@@ -200,12 +200,11 @@ export abstract class Processes extends Files {
 
   async #statusOf(path: string): Promise<number> {
     try {
-      return await this.link.http.send('GET', this.link.base + path, { once: true }, async (response) => {
-        await response.body?.cancel();
-        return response.status;
-      });
-    } catch (error) {
-      return error instanceof NotFoundError ? 404 : (error as { status?: number }).status ?? 0;
+      const response = await this.link.http.fetch(this.link.base + path, { headers: new Headers() });
+      await response.body?.cancel();
+      return response.type === 'opaqueredirect' ? 302 : response.status; // a browser does not say which one
+    } catch {
+      return 0;
     }
   }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { Process, ProcessExitedBeforeReadyError, ProcessNotFoundError, ProcessReadyTimeoutError } from '@cay/sandbox';
+import { getSandbox, Process, ProcessExitedBeforeReadyError, ProcessNotFoundError, ProcessReadyTimeoutError } from '@cay/sandbox';
 import type { LogEvent } from '@cay/sandbox';
 import { makeSandbox } from './helper.js';
 
@@ -119,6 +119,24 @@ test('a redirect of a server in the sandbox leads nowhere with the token', async
   const response = await sandbox.containerFetch(new Request('http://anything/', { method: 'DELETE' }), 3004);
   assert.deepEqual([response.status, response.headers.get('location')], [307, `/sandbox/${other.id}`]);
   assert.equal((await other.info()).status, 'running');
+  await process.kill('SIGKILL');
+});
+
+// As a browser has it: of a redirect nothing is told but that it is one.
+async function fetchInBrowser(...[input, init]: Parameters<typeof fetch>): Promise<Response> {
+  const response = await fetch(input, init);
+  if (init?.redirect !== 'manual' || response.headers.get('location') === null) return response;
+  return Object.defineProperty(Response.error(), 'type', { value: 'opaqueredirect' });
+}
+
+test('a redirect is an answer to who waits for a port', async () => {
+  await sandbox.writeFile('lead.py', LEAD);
+  const process = await sandbox.startProcess(['python3', 'lead.py', '/elsewhere']);
+  await process.waitForPort(3004, { timeout: 20_000 });
+  await process.waitForPort(3004, { status: 307, timeout: 20_000 });
+  await assert.rejects(process.waitForPort(3004, { status: 200, timeout: 100 }), ProcessReadyTimeoutError);
+  const seen = await getSandbox(sandbox.id, { fetch: fetchInBrowser }).getProcess(process.id);
+  await seen?.waitForPort(3004, { timeout: 20_000 });
   await process.kill('SIGKILL');
 });
 
