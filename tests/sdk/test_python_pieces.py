@@ -38,6 +38,18 @@ class Scripted(_net.Conn):
         self.closed = True
 
 
+class Halting(Scripted):
+    """Before each piece it takes too long, once."""
+
+    halted = False
+
+    async def recv(self, timeout=None):
+        self.halted = not self.halted
+        if self.halted:
+            raise TimeoutError
+        return await super().recv(timeout)
+
+
 class ScriptedNet(_net.Net):
     def __init__(self):
         super().__init__(_net.Address.of("http://127.0.0.1:1"))
@@ -84,6 +96,25 @@ def test_answers_at_every_split(data, status, body, kept):
         exchange, got, net = read_answer(pieces)
         assert (exchange.status, got) == (status, body)
         assert (net.kept.take() is not None) == kept
+
+
+def test_a_wait_that_was_too_long_loses_nothing():
+    """Wherever it was: whoever asks again gets the rest."""
+    data, _, body, _ = ANSWERS[4]
+    for pieces in splits(data):
+        exchange, got = _http.Exchange(ScriptedNet(), Halting(pieces)), []
+
+        def insist(work):
+            while True:
+                try:
+                    return run(work())
+                except _http.Broken as broken:
+                    assert isinstance(broken.__cause__, TimeoutError), pieces
+
+        insist(exchange.head)
+        while piece := insist(exchange.piece):
+            got.append(piece)
+        assert b"".join(got) == body
 
 
 @pytest.mark.parametrize("data", [data for data, _, _, kept in ANSWERS if kept])

@@ -464,6 +464,26 @@ def test_cancelling(server):
     asyncio.run(main())
 
 
+def test_waiting_too_long_between_two_events(server):
+    """It does no harm to those that come later, whoever gives up."""
+
+    async def give_up(events, own):
+        with pytest.raises((asyncio.TimeoutError, TimeoutError)):
+            while True:
+                await (events.within(0.1) if own else asyncio.wait_for(events.__anext__(), 0.1))
+
+    async def main():
+        async with cay.aio.get_sandbox(url=f"http://127.0.0.1:{server.port}", token=ADMIN) as box:
+            async with box.watch() as events:
+                assert (await events.__anext__()).type == "watching"
+                for name, own in (("a", True), ("b", False), ("c", True)):
+                    await give_up(events, own)
+                    await box.write_file(name, "")
+                    assert (await events.within(60)).path == f"/workspace/{name}"
+
+    asyncio.run(main())
+
+
 def test_leaving_an_asynchronous_loop_for_good(server):
     async def main():
         async with cay.aio.get_sandbox(url=f"http://127.0.0.1:{server.port}", token=ADMIN) as box:

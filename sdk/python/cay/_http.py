@@ -53,7 +53,8 @@ class Exchange:
         self._open = True
         self._left = 0  # bytes of the body, or of its chunk
         self._chunked = False
-        self._within = False  # behind the first chunk
+        self._within = False  # a chunk, whose end has not been read
+        self._trailing = False  # behind the last chunk
         self._to_end = False  # the body ends with the connection
         self._keep = True
         self.status = 0
@@ -195,17 +196,20 @@ class Exchange:
             self._buffer += await self._more(timeout)
 
     async def _next_chunk(self, timeout: Optional[float]) -> None:
+        """Each line that was read is told at once: who waited too long for the next one, or was cancelled, may go on."""
         if not self._open:
             return
         if self._within:
             await self._line(timeout)  # the end of the one before
-        self._within = True
-        size = (await self._line(timeout)).split(b";")[0].strip()
-        try:
-            self._left = int(size, 16)
-        except ValueError:
-            raise Broken(f"a chunk of length {size[:20]!r}", sent=True) from None
-        if self._left == 0:
+            self._within = False
+        if not self._trailing:
+            size = (await self._line(timeout)).split(b";")[0].strip()
+            try:
+                self._left = int(size, 16)
+            except ValueError:
+                raise Broken(f"a chunk of length {size[:20]!r}", sent=True) from None
+            self._within, self._trailing = self._left > 0, self._left == 0
+        if self._trailing:
             while await self._line(timeout):
                 pass  # trailers
             self.done()
