@@ -140,7 +140,8 @@ export abstract class Code extends Processes {
   }
 
   #body(code: string, options: RunCodeOptions): Record<string, unknown> {
-    const env = { ...options.envVars, ...options.env };
+    const before = options.context === undefined ? this.link.env : {}; // a context has had them from its beginning
+    const env = { ...before, ...options.envVars, ...options.env };
     return {
       code,
       context: idOf(options.context),

@@ -34,8 +34,9 @@ export abstract class Processes extends Files {
   /** Starts a command and leaves it running. */
   async startProcess(command: Command, options: ProcessOptions = {}): Promise<Process> {
     const session = idOf(options.session) ?? options.sessionId ?? await this.ownSession();
+    const env = { ...this.link.env, ...options.env }; // it is none of the session's shell, which has them
     const body = {
-      ...await this.commandBody(command, { cwd: session === undefined ? undefined : '.', ...options }, session),
+      ...await this.commandBody(command, { cwd: session === undefined ? undefined : '.', ...options, env }, session),
       id: options.processId,
       keepAwake: options.keepAwake,
       stdin: options.stdin,

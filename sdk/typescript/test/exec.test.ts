@@ -171,6 +171,17 @@ test('with a default session calls share a shell; it is made anew with the sandb
   assert.equal((await shared.exec('pwd')).stdout, '/workspace\n');
 });
 
+test('variables reach what is started beside the default session, too', async () => {
+  const shared = makeSandbox({ enableDefaultSession: true });
+  await shared.setEnvVars({ A: '1', B: '2' });
+  const process = await shared.startProcess('echo $A$B', { env: { B: '3' } });
+  await process.waitForExit();
+  assert.equal((await process.getLogs()).stdout, '13\n');
+  assert.equal((await shared.runCode('import os\nos.environ["A"] + os.environ["B"]', { env: { B: '3' } })).results[0]?.text, "'13'");
+  const context = await shared.createCodeContext({ env: { B: '4' } });
+  assert.equal((await shared.runCode('import os\nos.environ["A"] + os.environ["B"]', { context })).results[0]?.text, "'14'");
+});
+
 test('variables for all that is started from now on', async () => {
   const own = makeSandbox();
   await own.setEnvVars({ A: '1', B: '2' });
