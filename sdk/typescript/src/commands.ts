@@ -199,7 +199,7 @@ export abstract class Commands extends Part {
   async #gather(command: Command, options: ExecOptions, session: string | undefined): Promise<ExecResult<Output>> {
     const pieces: Record<Stream, Output[]> = { stdout: [], stderr: [] };
     let truncated = false;
-    let end: (ExecEnd & { duration: number; timestamp: string }) | undefined;
+    let end: (ExecEnd & { truncated?: boolean; duration: number; timestamp: string }) | undefined;
     for await (const event of await this.execStream(command, options)) {
       if (event.type === 'stdout' || event.type === 'stderr') {
         pieces[event.type].push(event.bytes ?? event.data);
@@ -219,7 +219,7 @@ export abstract class Commands extends Part {
   async *#eventsOfSession(command: Command, body: Record<string, unknown>, session: string, stopped: AbortSignal): AsyncGenerator<ExecEvent> {
     const timestamp = new Date().toISOString();
     yield { type: 'start', command: shown(command), timestamp, sessionId: session };
-    const { output, truncated: _, ...end } = await this.#post(body, { signal: stopped });
+    const { output, ...end } = await this.#post(body, { signal: stopped });
     for (const type of ['stdout', 'stderr'] as const) {
       const data = output[type];
       if (data.length > 0) yield { type, data: as(data, undefined) as string, timestamp: end.timestamp, ...(typeof data !== 'string' && { bytes: data }) };

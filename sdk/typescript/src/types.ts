@@ -105,7 +105,7 @@ export type ExecEvent =
   | { type: 'start'; command: string; timestamp: string; processId?: string; pid?: number; sessionId?: string }
   | { type: 'stdout' | 'stderr'; data: string; timestamp: string; bytes?: Uint8Array }
   | { type: 'gap'; stream: 'stdout' | 'stderr'; from: number; to: number; timestamp: string }
-  | ({ type: 'complete'; timestamp: string; duration: number } & ExecEnd);
+  | ({ type: 'complete'; timestamp: string; duration: number; truncated?: boolean } & ExecEnd);
 
 export interface SessionOptions {
   id?: string | undefined;

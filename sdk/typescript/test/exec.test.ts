@@ -139,6 +139,12 @@ test('output of a session can be told, too', async () => {
   assert.deepEqual(types, ['start', '/tmp\n', 'complete']);
 });
 
+test('that there was more than is kept is said, also where output is told', async () => {
+  const session = await sandbox.createSession();
+  const result = await session.exec('head -c 17000000 /dev/zero', { encoding: 'bytes', stream: true });
+  assert.deepEqual([result.truncated, result.stdout.length, result.limitsHit], [true, 16 << 20, ['output']]);
+});
+
 test('a signal ends a command in a session, and the session goes on', async () => {
   const session = await sandbox.createSession();
   await session.exec('cd /tmp');
