@@ -42,6 +42,11 @@ function infoOf(entry: FileEntry, top: string): FileInfo {
   };
 }
 
+// The range of an answer has at least one byte.
+function isNothing({ start = 0, end }: ReadOptions): boolean {
+  return end !== undefined && end <= start;
+}
+
 function rangeOf({ start = 0, end }: ReadOptions): string | undefined {
   if (start === 0 && end === undefined) return undefined;
   return `bytes=${start}-${end === undefined ? '' : end - 1}`;
@@ -65,7 +70,7 @@ export abstract class Files extends Commands {
   readFile(path: string, options: ReadOptions & { encoding: 'bytes' }): Promise<Uint8Array>;
   readFile(path: string, options?: ReadOptions): Promise<string>;
   async readFile(path: string, options: ReadOptions = {}): Promise<string | Uint8Array> {
-    if (options.end !== undefined && options.end <= (options.start ?? 0)) return options.encoding === 'bytes' ? new Uint8Array() : '';
+    if (isNothing(options)) return options.encoding === 'bytes' ? new Uint8Array() : '';
     const range = rangeOf(options);
     const call: Call = { signal: options.signal, ...(range !== undefined && { headers: { range } }) };
     const url = this.link.base + await this.#url(path);
@@ -76,6 +81,7 @@ export abstract class Files extends Commands {
 
   /** The bytes of a file as they come, for one that is too large for memory. It fails when the file is changed meanwhile. */
   async readFileStream(path: string, options: ReadOptions = {}): Promise<ReadableStream<Uint8Array>> {
+    if (isNothing(options)) return new Blob([]).stream();
     const url = this.link.base + await this.#url(path);
     const chunks = await openStream((signal) => this.#chunks(url, { ...options, signal }), options.signal); // one that is not there fails here
     return chunks.readable;

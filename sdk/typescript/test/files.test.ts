@@ -28,6 +28,7 @@ test('bytes, base64, blobs and streams', async () => {
   assert.deepEqual(await sandbox.readFile('bytes', { encoding: 'bytes', start: 10, end: 13 }), bytes.slice(10, 13));
   assert.deepEqual(await sandbox.readFile('bytes', { encoding: 'bytes', start: 99_999 }), bytes.slice(99_999));
   assert.equal(await sandbox.readFile('bytes', { start: 5, end: 5 }), '');
+  assert.equal(await new Response(await sandbox.readFileStream('bytes', { start: 5, end: 5 })).text(), '');
 });
 
 test('a stream of a file can be left, and aborted', async () => {
