@@ -87,12 +87,12 @@ export abstract class Code extends Processes {
   }
 
   async deleteCodeContext(context: string | { readonly id: string }): Promise<void> {
-    await this.link.json('DELETE', this.#context(context), { repeatable: false });
+    await this.link.json('DELETE', this.#context(context));
   }
 
   /** Ends the cell that runs in it, and keeps what it knows. */
   async interruptCodeContext(context: string | { readonly id: string }): Promise<void> {
-    await this.link.json('POST', `${this.#context(context)}/interrupt`);
+    await this.link.json('POST', `${this.#context(context)}/interrupt`, { repeatable: false });
   }
 
   /** A new interpreter that knows nothing; the way on for one that has died. */

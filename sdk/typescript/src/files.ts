@@ -165,8 +165,9 @@ export abstract class Files extends Commands {
 
   /** A file, a link or an empty directory; with `recursive` whatever there is. */
   async deleteFile(path: string, options: { recursive?: boolean } = {}): Promise<Done> {
-    const answer = await this.link.json<Done>('DELETE', await this.#url(path), { query: { recursive: options.recursive }, repeatable: false });
-    return { ...answer, timestamp: now() };
+    const absolutePath = await this.resolve(path);
+    await this.link.json('DELETE', `/files${encodePath(absolutePath)}`, { query: { recursive: options.recursive } });
+    return { success: true, path: absolutePath, timestamp: now() };
   }
 
   /** What is at the new path is replaced, unless `replace` is false. */
@@ -185,7 +186,7 @@ export abstract class Files extends Commands {
 
   async #move(what: 'move' | 'copy', from: string, to: string, { replace = true }: { replace?: boolean }): Promise<Done & { newPath: string }> {
     const body = { from: await this.resolve(from), to: await this.resolve(to), replace };
-    await this.link.json('POST', `/files:${what}`, { body });
+    await this.link.json('POST', `/files:${what}`, { body, repeatable: what === 'copy' && replace });
     return { success: true, path: body.from, newPath: body.to, timestamp: now() };
   }
 

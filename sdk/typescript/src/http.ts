@@ -30,7 +30,7 @@ export interface Call {
   signal?: AbortSignal | undefined;
   /** The server does the call once, however often it comes with this key. */
   key?: string | undefined;
-  /** Whether doing it twice does no harm; unless given that is so for all methods but POST. */
+  /** Whether doing it twice does no harm; unless given that is so for all methods but POST. If not, a 503 is no reason either. */
   repeatable?: boolean | undefined;
 }
 
@@ -132,6 +132,7 @@ export class Http {
   /** Sends it, and has `read` make something of the answer. What breaks while that is read is sent again, too. */
   async send<T>(method: string, path: string, given: Call, read: (response: Response) => T | Promise<T>): Promise<T> {
     const call = { ...given, bytes: await sendable(given.bytes, given.signal) };
+    let unsure = false;
     for (let tries = 0; ; tries++) {
       let error: CayError;
       try {
@@ -143,6 +144,8 @@ export class Http {
         if (broken instanceof CayError) throw broken;
         error = connectionError(this.url, broken);
       }
+      if (unsure && method === 'DELETE' && error.status === 404) return await read(new Response('{}')); // it was the try before that did it
+      unsure ||= error.code === 'CONNECTION_BROKEN';
       if (!this.#mayTryAgain(method, call, error, tries)) throw error;
       if (error.code === 'REQUEST_IN_PROGRESS') tries = -1; // the server is there, and at it
       await pause(backoff(Math.max(tries, 0), error.retryAfter), call.signal);
@@ -167,7 +170,8 @@ export class Http {
     if (call.bytes instanceof ReadableStream) return false; // which was read
     if (error.code === 'REQUEST_IN_PROGRESS') return call.key !== undefined;
     if (tries >= this.#retries || (error.retryAfter ?? 0) > PATIENCE) return false;
-    if (error.code === 'UNAVAILABLE' || error.code === 'RATE_LIMITED' || error.code === 'CONNECTION_FAILED') return true;
+    if (error.code === 'RATE_LIMITED' || error.code === 'CONNECTION_FAILED') return true; // nothing was done
+    if (error.code === 'UNAVAILABLE' || error.code === 'STORE_UNAVAILABLE') return call.repeatable !== false;
     return error.code === 'CONNECTION_BROKEN' && (call.repeatable ?? (call.key !== undefined || method !== 'POST'));
   }
 }

@@ -76,7 +76,7 @@ export class Sandbox extends Surface {
 
   async deleteSession(session: SessionRef): Promise<{ success: boolean; sessionId: string; timestamp: string }> {
     const id = idOf(session) as string;
-    await this.link.json('DELETE', `/sessions/${encodeURIComponent(id)}`, { repeatable: false });
+    await this.link.json('DELETE', `/sessions/${encodeURIComponent(id)}`);
     if (id === DEFAULT_SESSION) this.#defaultSession = null;
     return { success: true, sessionId: id, timestamp: new Date().toISOString() };
   }
@@ -101,7 +101,7 @@ export class Sandbox extends Surface {
   }
 
   async unexposePort(port: number): Promise<void> {
-    if (await this.isPortExposed(port)) await this.link.json('DELETE', `/ports/${port}`, { repeatable: false });
+    if (await this.isPortExposed(port)) await this.link.json('DELETE', `/ports/${port}`);
   }
 
   async getExposedPorts(_hostname?: string): Promise<ExposedPort[]> {
@@ -142,7 +142,7 @@ export class Sandbox extends Surface {
   }
 
   async deleteSnapshot(snapshot: string | { readonly id: string }): Promise<void> {
-    await this.link.json('DELETE', `/snapshots/${encodeURIComponent(idOf(snapshot) as string)}`, { repeatable: false });
+    await this.link.json('DELETE', `/snapshots/${encodeURIComponent(idOf(snapshot) as string)}`);
   }
 
   /** Takes its files back to a snapshot. What runs in it ends. */
@@ -180,7 +180,7 @@ export class Sandbox extends Surface {
   }
 
   async deleteBackup(backup: string | { readonly id: string }): Promise<void> {
-    await this.link.json('DELETE', `/backups/${encodeURIComponent(idOf(backup) as string)}`, { repeatable: false });
+    await this.link.json('DELETE', `/backups/${encodeURIComponent(idOf(backup) as string)}`);
   }
 
   /** Brings what has changed in `/workspace` to the store. */

@@ -2,7 +2,7 @@
 // Networks that break, servers that are full: what is done twice, what never is, and what is never taken for complete.
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { ConnectionError, getSandbox, RateLimitedError, StreamInterruptedError, UnauthorizedError, UnavailableError } from '@cay/sandbox';
+import { ConnectionError, FileNotFoundError, getSandbox, RateLimitedError, StreamInterruptedError, UnauthorizedError, UnavailableError } from '@cay/sandbox';
 import type { Sandbox } from '@cay/sandbox';
 import { makeSandbox, Proxy } from './helper.js';
 
@@ -68,7 +68,7 @@ test('a server that is full is asked again, and after a while no more', async ()
   const full = { status: 503, headers: { 'retry-after': '0' }, body: { error: 'full', error_code: 'UNAVAILABLE', request_id: 'r-1' } };
   proxy.decide = (_, count) => (count < 3 ? full : 'pass');
   assert.equal((await sandbox.exec('echo done')).stdout, 'done\n');
-  await sandbox.mkdir('made'); // not safe twice, but it was not done
+  await sandbox.mkdir('made', { recursive: true });
   assert.equal(proxy.count('POST', '/exec') + proxy.count('POST', '/files:mkdir'), 8);
   proxy.decide = () => full;
   const impatient = getSandbox(sandbox.id, { url: proxy.url, retries: 2 });
@@ -79,6 +79,39 @@ test('a server that is full is asked again, and after a while no more', async ()
     return true;
   });
   assert.equal(proxy.seen.length, 3);
+});
+
+test('what a server that is full may have done is not asked for again', async () => {
+  const { proxy, sandbox } = await behindProxy();
+  await sandbox.writeFile('a', 'a');
+  for (const code of ['UNAVAILABLE', 'STORE_UNAVAILABLE']) {
+    const full = { status: 503, headers: { 'retry-after': '0' }, body: { error: 'full', error_code: code } };
+    proxy.seen.length = 0;
+    proxy.decide = (_, count) => (count === 0 ? full : 'pass');
+    await assert.rejects(sandbox.moveFile('a', 'b'), UnavailableError);
+    await assert.rejects(sandbox.copyFile('a', 'b', { replace: false }), UnavailableError);
+    await assert.rejects(sandbox.mkdir('b'), UnavailableError);
+    await assert.rejects(sandbox.writeFile('b', 'b', { ifNoneMatch: '*' }), UnavailableError);
+    assert.equal(proxy.seen.length, 4);
+    proxy.seen.length = 0;
+    await sandbox.copyFile('a', 'c');
+    await sandbox.deleteFile('c');
+    await sandbox.exec('true');
+    assert.equal(proxy.seen.length, 6);
+  }
+});
+
+test('what is deleted while its connection breaks is deleted once', async () => {
+  const { proxy, sandbox } = await behindProxy();
+  await sandbox.writeFile('a', 'a');
+  await sandbox.createSession({ id: 'work' });
+  proxy.decide = (request, count) => (request.method === 'DELETE' && count === 0 ? 'lose' : 'pass');
+  const { success, path } = await sandbox.deleteFile('a');
+  assert.deepEqual([success, path], [true, '/workspace/a']);
+  await sandbox.deleteSession('work');
+  assert.equal(proxy.seen.filter(({ method }) => method === 'DELETE').length, 4);
+  assert.deepEqual([await sandbox.readdir('.'), await sandbox.listSessions()], [[], []]);
+  await assert.rejects(sandbox.deleteFile('a'), FileNotFoundError);
 });
 
 test('a server that wants to be left alone for long is', async () => {
