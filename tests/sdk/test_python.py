@@ -470,6 +470,8 @@ def test_terminal_commands(box):
         with pytest.raises(builtins.TimeoutError):
             terminal.recv(0.1)
     box.delete_terminal("t")
+    with box.terminal("k", command="kill -KILL $$") as terminal:
+        assert b"".join(terminal) == b"" and (terminal.exit.code, terminal.exit.signal) == (137, "SIGKILL")
     with box.terminal("u", command="printf '%01000d' 5") as terminal:
         assert b"".join(terminal).strip() == b"0" * 999 + b"5"
 

@@ -262,6 +262,8 @@ from typing import List
 box = cay.get_sandbox("demo", memory="1g", sleep_after=60)
 done: cay.ExecResult = box.exec("ls", session=box.create_session(), timeout=5)
 text: str = box.read_file("a")
+end = cay.TerminalExit()
+killed_by: str = end.signal or ""
 data: bytes = box.read_file("a", encoding=None)
 processes: List[cay.Process] = box.list_processes()
 for event in box.exec_stream("ls"):

@@ -620,5 +620,5 @@ class SyncStatus(Answer):
 @dataclass
 class TerminalExit(Answer):
     code: int = -1
-    signal: Optional[int] = None
+    signal: Optional[str] = None  # such as "SIGKILL"
     reason: str = ""

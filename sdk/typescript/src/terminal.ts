@@ -36,7 +36,8 @@ export interface TerminalOptions {
 /** How it ended. */
 export interface TerminalExit {
   code: number;
-  signal?: number;
+  /** Such as `SIGKILL`. */
+  signal?: string;
   reason: string;
 }
 

@@ -46,6 +46,12 @@ test('a terminal', async () => {
   assert.equal((await terminal.exited).code, 6);
 });
 
+test('a terminal whose program was killed says by what', async () => {
+  const terminal = await (await sandbox.terminal({ session: 'killed', command: 'kill -KILL $$' })).connect();
+  const { code, signal }: { code: number; signal?: string } = await terminal.exited;
+  assert.deepEqual([code, signal], [137, 'SIGKILL']);
+});
+
 test('a terminal whose connection breaks says so, and can be come back to', async () => {
   const terminal = await (await sandbox.terminal({ session: 'back' })).connect();
   terminal.write('echo o""ne\r');
