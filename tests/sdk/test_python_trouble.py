@@ -283,7 +283,7 @@ def test_a_stream_that_breaks_goes_on(spoiler, box):
     events = list(box.exec_stream(f"echo begin >> ran; {COUNT}"))
     assert spoiler.rules == []
     assert "".join(e.data for e in events if e.type == "stdout") == LINES
-    assert [e.type for e in events if e.type != "stdout"][-1] == "complete" and box.read_file("ran") == "begin\n"
+    assert [e.type for e in events if e.type != "stdout"] == ["start", "complete"] and box.read_file("ran") == "begin\n"
     assert sum("Last-Event-ID" in head for head in spoiler.seen) == 3
 
 
@@ -301,6 +301,7 @@ def test_code_that_breaks_goes_on(spoiler, box):
     code = "import time\nfor i in range(5):\n    print(i, flush=True)\n    time.sleep(0.05)\ni"
     events = list(box.run_code_stream(code))
     assert "".join(e.text for e in events if e.type == "stdout") == "0\n1\n2\n3\n4\n"
+    assert [e.type for e in events if e.type != "stdout"] == ["start", "result", "execution_complete"]
     assert [e.result.text for e in events if e.type == "result"] == ["4"] and events[-1].success
     assert spoiler.rules == [] and box.run_code("1").execution_count == 2
 

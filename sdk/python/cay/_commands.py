@@ -178,6 +178,8 @@ class Commands:
         def read(event: ServerEvent) -> Optional[ExecEvent]:
             value = read_exec_event(event)
             if isinstance(value, StartEvent):
+                if started[0]:
+                    return None  # told again by a new connection
                 started[0] = value.process_id or ""
             return value
 
