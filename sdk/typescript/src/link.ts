@@ -36,6 +36,11 @@ export class Link {
     this.#settings = settings;
   }
 
+  /** Settings that were changed: one that has to be made again has them, too. */
+  remember(changed: Settings): void {
+    Object.assign(this.#settings, Object.fromEntries(Object.entries(changed).filter(([, value]) => value !== undefined)));
+  }
+
   /** Makes it, or finds it. */
   ready(): Promise<void> {
     if (this.#made === null) {

@@ -217,7 +217,10 @@ export class Sandbox extends Surface {
 
   /** Changes settings; limits change at once. */
   async configure(settings: Settings): Promise<SandboxInfo> {
-    return await this.link.json('PATCH', '', { body: settingsOf(settings) });
+    const body = settingsOf(settings);
+    const changed = await this.link.json<SandboxInfo>('PATCH', '', { body });
+    this.link.remember(body);
+    return changed;
   }
 
   async setSleepAfter(sleepAfter: Seconds): Promise<void> {

@@ -55,6 +55,15 @@ test('one that somebody else destroys is made again, once for all who notice', a
   assert.equal(proxy.count('PUT', `/sandbox/${sandbox.id}`), 2);
 });
 
+test('one that is made again has what was configured', async () => {
+  const sandbox = makeSandbox({ labels: { a: 'b' }, limits: { pids: 100 } });
+  await sandbox.configure({ labels: { c: 'd' }, sleepAfter: '5m', pids: undefined });
+  await getSandbox(sandbox.id).destroy();
+  await sandbox.exec('true');
+  const { labels, sleepAfter, limits } = await sandbox.info();
+  assert.deepEqual({ labels, sleepAfter, pids: limits.pids }, { labels: { c: 'd' }, sleepAfter: 300, pids: 100 });
+});
+
 test('destroying it again and again is fine, and the next use makes a new one', async () => {
   const sandbox = makeSandbox();
   await sandbox.writeFile('a', 'a');
