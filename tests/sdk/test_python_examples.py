@@ -134,6 +134,16 @@ def test_git_operations(template):
     assert re.search(r"committed [0-9a-f]{10}; 1 ahead of main\nAda: Add notes\n$", said)
 
 
+@pytest.mark.parametrize("name", ["ci-cd", "claude-code", "git-operations"])
+def test_credentials_in_an_address(env, tmp_path, name):
+    """They are refused, with a reason, and get into no settings of a sandbox before."""
+    os.symlink(SDK / "cay", tmp_path / "cay")
+    shutil.copy(EXAMPLES / name / "main.py", tmp_path)
+    address = env["REPO_URL"].replace("://", "://ada:hush@")
+    said = run_in(tmp_path, {**env, "REPO_URL": address, "AGENT": "true"}, "main.py", code=1).stderr
+    assert "credentials do not belong into it" in said and "hush" not in said
+
+
 def test_multi_step_workflow(template):
     assert template("multi-step-workflow").stdout == (
         "hello, islander\nin an environment of its own: True\nstill in /workspace/project\n"

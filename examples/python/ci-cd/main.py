@@ -21,7 +21,7 @@ STEPS = ["python3 -m compileall -q .", "python3 -m unittest -v"]
 REPO_URL = os.environ.get("REPO_URL")
 
 steps = sys.argv[1:] or STEPS
-host = urlsplit(REPO_URL).netloc if REPO_URL else ""
+host = urlsplit(REPO_URL).netloc.rpartition("@")[2] if REPO_URL else ""  # without a password
 
 
 def fetch_source(box: cay.Sandbox) -> None:

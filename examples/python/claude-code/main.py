@@ -21,7 +21,7 @@ AGENT = os.environ.get("AGENT")
 REPO = "/workspace/repo"
 
 task = " ".join(sys.argv[1:]) or "add a CONTRIBUTING.md"
-network = {"allow": [urlsplit(REPO_URL).netloc]}
+network = {"allow": [urlsplit(REPO_URL).netloc.rpartition("@")[2]]}  # without a password
 
 
 def show(stream: str, text: str) -> None:

@@ -17,7 +17,8 @@ REPO_URL = os.environ.get("REPO_URL", "https://github.com/octocat/Hello-World.gi
 REPO = "/workspace/repo"
 
 # A sandbox reaches nothing by itself: git needs its host.
-with cay.get_sandbox(network={"allow": [urlsplit(REPO_URL).netloc]}) as box:
+host = urlsplit(REPO_URL).netloc.rpartition("@")[2]  # without a password
+with cay.get_sandbox(network={"allow": [host]}) as box:
     clone = box.git_checkout(REPO_URL, REPO, depth=1)
     print(f"cloned {clone.branch} at {clone.commit[:10]}")
     print("files:", ", ".join(entry.name for entry in box.list_files(REPO)))
