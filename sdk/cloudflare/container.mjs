@@ -25,6 +25,7 @@ export class Container {
   #path;
   #settings = {};
   #sent = "";
+  #made = "";
   #ended = null;
 
   constructor(cay, id) {
@@ -72,11 +73,21 @@ export class Container {
   // Makes the sandbox, or changes the one that is there.
   async #apply() {
     const wanted = JSON.stringify(this.#settings);
-    if (wanted === this.#sent) return;
+    if (wanted === this.#sent && !(await this.#isAnother())) return;
     const made = await this.#cay.call("PUT", this.#path, this.#settings, [409]);
     const { env, ...changeable } = this.#settings;
-    if (made.status === 409) await this.#cay.call("PATCH", this.#path, changeable);
+    const { text } = made.status === 409 ? await this.#cay.call("PATCH", this.#path, changeable) : made;
+    this.#made = JSON.parse(text).createdAt;
     this.#sent = wanted;
+  }
+
+  // The container protocol makes a sandbox that is not there, and gives it a network. So one that is to have none is looked at
+  // first: others may have destroyed it. Who cannot look is told why by the request itself.
+  async #isAnother() {
+    if (this.#settings.network !== "none") return false;
+    const response = await this.#cay.fetch(this.#path, { method: "GET" });
+    const text = await response.text();
+    return response.ok ? JSON.parse(text).createdAt !== this.#made : response.status === 404;
   }
 
   async #fetch(base, request) {

@@ -332,6 +332,12 @@ test("a class with enableInternet = false has no network", async () => {
   const own = getSandbox(bind(Closed, { url: URL_OF_CAY, token: TOKEN }), id);
   await own.exec("true");
   assert.equal((await cay("GET", `/sandbox/${id}`)).json.network, "none");
+  for (const made of [false, true]) {
+    await cay("DELETE", `/sandbox/${id}`); // by others, who may have made another one
+    if (made) await cay("PUT", `/sandbox/${id}`, { network: "internet" });
+    await own.exec("true");
+    assert.equal((await cay("GET", `/sandbox/${id}`)).json.network, "none");
+  }
   await own.destroy();
 });
 
