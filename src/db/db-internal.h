@@ -77,7 +77,6 @@ enum db_stmt {
     STMT_BACKUP_PAGE_ORPHANS,
     STMT_DOOMED_ADD,
     STMT_DOOMED_NEXT,
-    STMT_DOOMED_LAST,
     STMT_DOOMED_DEL,
     STMT_STORED_SUMS,
     STMT_OPENCODE_PUT,
@@ -151,9 +150,8 @@ struct db {
         sqlite3_stmt *stmt;
     } cache[STMT_MAX];                   // prepared when first used
     int64_t results_kept, results_bytes; // of one tenant
-    bool sync_due;         // something in the open transaction is to survive a power cut
-    uint32_t dice;         // for db_is_chosen
-    int64_t doomed_synced; // up to this seq they survive a power cut
+    bool sync_due; // something in the open transaction is to survive a power cut
+    uint32_t dice; // for db_is_chosen
 };
 
 struct call {

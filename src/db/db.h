@@ -170,7 +170,7 @@ struct snapshot_row {
 };
 int db_snapshot_add(struct db *db, struct snapshot_row *row, struct err *err); // sets number
 int db_snapshot_ready(struct db *db, const struct snapshot_row *row,
-                      struct err *err); // bytes, disk and own; synced
+                      struct err *err); // bytes, disk and own; not synced
 int db_snapshot_get(struct db *db, int64_t sandbox, const char *id, struct snapshot_row *ret,
                     struct err *err);
 // Of any sandbox of the tenant, ready ones only.
@@ -273,7 +273,7 @@ struct doomed_row {
     char *key; // all below it when it ends with '/'
 };
 int db_doomed_add(struct db *db, const char *key, struct err *err);
-// 1, 0. What made it useless survives a power cut by then.
+// 1, 0. Whoever deletes what it names syncs the log before (db_log_fd).
 int db_doomed_next(struct db *db, int64_t after, struct doomed_row *ret, struct err *err);
 int db_doomed_del(struct db *db, int64_t seq, struct err *err);
 void doomed_row_done(struct doomed_row *row);

@@ -33,25 +33,6 @@ int db_doomed_add(struct db *db, const char *key, struct err *err)
     return call_run(&call, err);
 }
 
-// Whoever is told of a key deletes what it names: what had made it useless must not come back.
-static int make_sure(struct db *db, int64_t seq, struct err *err)
-{
-    auto_call call;
-    if (seq <= db->doomed_synced)
-        return 0;
-    if (call_start(&call, db, STMT_DOOMED_LAST, "SELECT coalesce(max(seq), 0) FROM doomed", err) <
-            0 ||
-        call_step(&call, err) < 0)
-        return -1;
-    int64_t last = get_int(&call);
-    call_end(&call);
-    if (db_sync(db, err) < 0)
-        return -1;
-    if (!db->sync_due) // not within a transaction
-        db->doomed_synced = last;
-    return 0;
-}
-
 int db_doomed_next(struct db *db, int64_t after, struct doomed_row *ret, struct err *err)
 {
     auto_call call;
@@ -59,12 +40,7 @@ int db_doomed_next(struct db *db, int64_t after, struct doomed_row *ret, struct 
                    "SELECT seq, key FROM doomed WHERE seq > ? ORDER BY seq LIMIT 1", err) < 0)
         return -1;
     put_int(&call, after);
-    int r = call_row(&call, &kind, ret, err);
-    call_end(&call);
-    if (r <= 0 || make_sure(db, ret->seq, err) == 0)
-        return r;
-    doomed_row_done(ret);
-    return -1;
+    return call_row(&call, &kind, ret, err);
 }
 
 int db_doomed_del(struct db *db, int64_t seq, struct err *err)

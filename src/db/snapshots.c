@@ -77,7 +77,7 @@ int db_snapshot_ready(struct db *db, const struct snapshot_row *row, struct err 
     put_int(&call, row->disk);
     put_int(&call, row->own);
     put_int(&call, row->number);
-    return call_run_one(&call, "snapshot", err) < 0 ? -1 : db_sync(db, err);
+    return call_run_one(&call, "snapshot", err);
 }
 
 int db_snapshot_get(struct db *db, int64_t sandbox, const char *id, struct snapshot_row *ret,

@@ -7,9 +7,11 @@
 // as much as its limit once more, so that going back again and again is no way around it.
 #include "sandbox/snapshot.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -103,6 +105,10 @@ struct making_snapshot {
     struct snapshot_row row;
     snapshot_fn fn;
     void *data;
+    // Until its row is on the disk, which others need not wait for.
+    uv_work_t work;
+    int log;
+    int failed; // 0 or -errno
 };
 
 static void make_end(struct making_snapshot *m, const struct err *err)
@@ -124,10 +130,34 @@ static void make_failed(struct making_snapshot *m, const struct err *err)
     make_end(m, err);
 }
 
+static void on_written(uv_work_t *work, int status)
+{
+    struct making_snapshot *m = work->data;
+    struct err err = {0};
+    (void)status;
+    if (m->failed < 0) {
+        (void)err_sys(&err, -m->failed, "write the snapshot's row");
+        make_failed(m, &err);
+        return;
+    }
+    char *text =
+        event_data("{\"snapshot\":\"%s\",\"bytes\":%lld}", m->row.id, (long long)m->row.bytes);
+    sandbox_event(m->s, "snapshot", text);
+    free(text);
+    make_end(m, NULL);
+}
+
+static void write_down(uv_work_t *work)
+{
+    struct making_snapshot *m = work->data;
+    m->failed = fdatasync(m->log) < 0 ? -errno : 0;
+}
+
 static void on_copied(void *data, const struct disk_copied *copied, const struct err *failed)
 {
     struct making_snapshot *m = data;
     struct sandbox *s = m->s;
+    struct db *db = s->fleet->config.db;
     struct err err = {0};
     if (failed != NULL) {
         make_failed(m, failed);
@@ -138,15 +168,14 @@ static void on_copied(void *data, const struct disk_copied *copied, const struct
     m->row.disk = copied->disk;
     m->row.state = SNAPSHOT_READY;
     // It may have been destroyed meanwhile, with its rows: then that fails.
-    if (disk_check(s, &err) < 0 || db_snapshot_ready(s->fleet->config.db, &m->row, &err) < 0) {
+    if (disk_check(s, &err) < 0 || db_snapshot_ready(db, &m->row, &err) < 0) {
         make_failed(m, &err);
         return;
     }
-    char *text =
-        event_data("{\"snapshot\":\"%s\",\"bytes\":%lld}", m->row.id, (long long)m->row.bytes);
-    sandbox_event(s, "snapshot", text);
-    free(text);
-    make_end(m, NULL);
+    m->work.data = m;
+    m->log = db_log_fd(db);
+    if (uv_queue_work(fleet_loop(s->fleet), &m->work, write_down, on_written) != 0)
+        abort();
 }
 
 static int check_room(struct sandbox *s, struct err *err)

@@ -254,6 +254,7 @@ bool saved_store_ok(const struct saved *saved, struct err *ret)
 struct doom {
     struct saved *saved;
     struct doomed_row row;
+    int log; // of the database
     struct err err;
     bool is_gone;
 };
@@ -266,10 +267,15 @@ static bool is_prefix(const char *key)
     return len > 0 && key[len - 1] == '/';
 }
 
+// What has made it useless must not come back after a power cut, so that is on the disk before.
 static void doom_work(void *data)
 {
     struct doom *d = data;
     struct store *store = d->saved->config.store;
+    if (fdatasync(d->log) < 0) {
+        (void)err_sys(&d->err, errno, "sync the database");
+        return;
+    }
     d->is_gone = (is_prefix(d->row.key) ? store_delete_all(store, d->row.key, &d->err)
                                         : store_delete(store, d->row.key, &d->err)) >= 0;
 }
@@ -321,7 +327,7 @@ static void doom_next(struct saved *saved)
     struct doom *d = calloc(1, sizeof *d);
     if (d == NULL)
         abort();
-    *d = (struct doom){.saved = saved, .row = row};
+    *d = (struct doom){.saved = saved, .row = row, .log = db_log_fd(saved->config.db)};
     saved->doom.busy = true;
     saved_ref(saved);
     store_pool_run(saved->pool, doom_work, on_doomed, d);
