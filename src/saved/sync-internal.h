@@ -22,6 +22,8 @@
 
 enum { TOUCHED_MAX = 16 * 1024 * 1024 }; // bytes of paths
 
+struct touch;
+
 struct place {
     struct saved *saved; // counted
     unsigned refs;
@@ -36,6 +38,8 @@ struct place {
     struct sandbox *next_sandbox;     // counted
     char *next_options;               // NULL: as the last time
     TAILQ_HEAD(, restoring) restores; // the first of them runs unless there is a job
+    TAILQ_HEAD(, touch) touches;      // that wait for those before them (sync-touch.c)
+    bool is_touching;
     // Of threads: held by whoever changes the index, or works by it.
     pthread_mutex_t lock;
     // Held for a moment only. Paths that are being written past sync, or were since the job that

@@ -32,6 +32,7 @@ static struct place *make(struct saved *saved, const struct tenant_row *tenant, 
     place->marker = print(tenant->name, "/indexes/", sandbox, "~"); // no id ends so
     LIST_INIT(&place->next);
     TAILQ_INIT(&place->restores);
+    TAILQ_INIT(&place->touches);
     (void)pthread_mutex_init(&place->lock, NULL);
     (void)pthread_mutex_init(&place->touched_lock, NULL);
     map_put(&saved->syncs->places, place->name, place);

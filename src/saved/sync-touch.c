@@ -9,12 +9,13 @@
 #include "saved/sync-internal.h"
 
 struct touch {
-    struct place *place;
+    struct place *place; // counted
     char path[PACK_PATH_MAX];
-    struct err err;
     disk_fn fn;
     void *data;
+    TAILQ_ENTRY(touch) next;
 };
+TAILQ_HEAD(touches, touch);
 
 static int read_path(const char *path, char ret[PACK_PATH_MAX], struct err *err)
 {
@@ -44,18 +45,32 @@ int sync_key(struct saved *saved, int64_t tenant, const char *sandbox, const cha
     return r;
 }
 
-static int forget(struct touch *t, struct err *err)
+// -- the index forgets them. It is read once for all that wait, and one thread at a time works on a
+// place: more would only wait for its lock, and others would have none.
+
+struct pass {
+    struct place *place; // counted
+    struct touches touches;
+    struct err err;
+};
+
+static int forget(struct pass *pass, struct err *err)
 {
-    struct place *place = t->place;
+    struct place *place = pass->place;
+    struct store *store = place->saved->config.store;
+    struct touch *t;
     auto_free char *index = NULL;
     size_t len;
-    bool damaged;
+    bool damaged, changed = false;
     if (place_read_index(place, &index, &len, &damaged, err) < 0)
         return -1;
-    if (damaged || !index_drop(index, &len, t->path))
+    TAILQ_FOREACH(t, &pass->touches, next)
+    {
+        changed = index_drop(index, &len, t->path) || changed;
+    }
+    if (damaged || !changed)
         return 0;
     // A power cut is not to leave an index that names a file which it was too late for.
-    struct store *store = place->saved->config.store;
     if (store_put_bytes(store, place->index, index, len, err) == 0 && store_sync(store, err) == 0)
         return 0;
     saved_blame_store(err);
@@ -64,17 +79,43 @@ static int forget(struct touch *t, struct err *err)
 
 static void work(void *data)
 {
-    struct touch *t = data;
-    (void)pthread_mutex_lock(&t->place->lock);
-    if (forget(t, &t->err) == 0)
-        t->err = (struct err){0};
-    (void)pthread_mutex_unlock(&t->place->lock);
+    struct pass *pass = data;
+    (void)pthread_mutex_lock(&pass->place->lock);
+    if (forget(pass, &pass->err) == 0)
+        pass->err = (struct err){0};
+    (void)pthread_mutex_unlock(&pass->place->lock);
 }
+
+static void next_pass(struct place *place);
 
 static void done(void *data)
 {
-    struct touch *t = data;
-    t->fn(t->data, t->err.code == ERR_NONE ? NULL : &t->err);
+    struct pass *pass = data;
+    struct touch *t;
+    pass->place->is_touching = false;
+    next_pass(pass->place);
+    while ((t = TAILQ_FIRST(&pass->touches)) != NULL) {
+        TAILQ_REMOVE(&pass->touches, t, next);
+        t->fn(t->data, pass->err.code == ERR_NONE ? NULL : &pass->err);
+    }
+    place_unref(pass->place);
+    free(pass);
+}
+
+static void next_pass(struct place *place)
+{
+    if (place->is_touching || TAILQ_EMPTY(&place->touches))
+        return;
+    struct pass *pass = calloc(1, sizeof *pass);
+    if (pass == NULL)
+        abort();
+    pass->place = place_ref(place);
+    TAILQ_INIT(&pass->touches);
+    TAILQ_CONCAT(&pass->touches, &place->touches, next);
+    place->is_touching = true;
+    (void)err_set(&pass->err, ERR_UNAVAILABLE, "the server ends"); // should no thread take it
+    // It may wait for the place's lock, and is not to keep others from their backups meanwhile.
+    store_pool_run(saved_streams(place->saved), work, done, pass);
 }
 
 struct touch *sync_touch(struct saved *saved, const struct sync_file *file, disk_fn fn, void *data,
@@ -93,9 +134,8 @@ struct touch *sync_touch(struct saved *saved, const struct sync_file *file, disk
         free(t);
         return NULL;
     }
-    (void)err_set(&t->err, ERR_UNAVAILABLE, "the server ends"); // should no thread take it
-    // It may wait for the place's lock, and is not to keep others from their backups meanwhile.
-    store_pool_run(saved_streams(saved), work, done, t);
+    TAILQ_INSERT_TAIL(&t->place->touches, t, next);
+    next_pass(t->place);
     return t;
 }
 

@@ -7,6 +7,7 @@ import binascii
 import bz2
 import gzip
 import hashlib
+import http.server
 import io
 import lzma
 import os
@@ -843,6 +844,62 @@ def test_slow_clients_hold_nobody_up(one, two):
             connection.close()
     eventually(lambda: one("GET", "/sandbox/s/export?dir=/workspace").status == 200)
     assert not [f for f in one.ok("GET", "/sandbox/s/stored")["files"] if f["path"].startswith("slow")]
+
+
+class SlowStore(http.server.BaseHTTPRequestHandler):
+    """An S3 that has nothing and takes everything; of one index it does not say so before it may."""
+
+    protocol_version = "HTTP/1.1"
+    asked, may = threading.Event(), threading.Event()
+
+    def answer(self, status, body=b""):
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("ETag", '"x"')
+        self.end_headers()
+        self.wfile.write(body if self.command != "HEAD" else b"")
+
+    def do_GET(self):
+        if "/indexes/slow" in self.path:
+            self.asked.set()
+            self.may.wait(20)
+        self.answer(404, b"<?xml version='1.0'?><Error><Code>NoSuchKey</Code></Error>")
+
+    def do_PUT(self):
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.answer(200)
+
+    do_HEAD = do_DELETE = do_GET
+
+    def log_message(self, *_):
+        pass
+
+
+def test_many_files_of_one_place(make_server, monkeypatch):
+    """While its index cannot be had they wait, and nobody else does."""
+    monkeypatch.setenv("CAY_S3_ACCESS_KEY", "AKIDEXAMPLE")
+    monkeypatch.setenv("CAY_S3_SECRET_KEY", "secret")
+    store = http.server.ThreadingHTTPServer(("127.0.0.1", 0), SlowStore)
+    threading.Thread(target=store.serve_forever, daemon=True).start()
+    where = f"http://127.0.0.1:{store.server_port}"
+    client = Client(make_server("--store", "s3", "--s3-endpoint", where, "--s3-bucket", "b", "--s3-region", "r"))
+    replies = []
+    asks = [threading.Thread(target=lambda i=i: replies.append(client("PUT", f"/sandbox/slow/stored/{i}", b"x"))) for i in range(60)]
+    for ask in asks:
+        ask.start()
+    try:
+        assert SlowStore.asked.wait(10)
+        time.sleep(1)  # all of them are there
+        began = time.monotonic()
+        client.ok("PUT", "/sandbox/other/stored/x", b"x")
+        took = time.monotonic() - began
+        assert not replies and took < 3, (replies, took)
+    finally:
+        SlowStore.may.set()
+        for ask in asks:
+            ask.join()
+        store.shutdown()
+    assert [r.status for r in replies] == [200] * 60
 
 
 # -- secrets
