@@ -44,6 +44,7 @@ struct follow {
     struct waiting waiting[STREAMS];
     uint64_t base; // what the number of the first event is for its reader
     size_t sent;   // bytes of an object, whose event has been begun
+    bool is_told;  // up to its end
     int64_t error; // place of its CELL_ERROR, or -1
     const struct code_words *words;
 };
@@ -213,6 +214,7 @@ static ssize_t step_end(struct follow *f)
     f->place = (struct code_place){.n = f->place.n + 1};
     write_id(f, f->place, id);
     f->words->end(f->call, id, f->cell, f->error);
+    f->is_told = true;
     return -1;
 }
 
@@ -224,6 +226,8 @@ static ssize_t step(struct follow *f)
     int r = cell_event_part(f->cell, f->place.n, f->sent, SLICE, &event, &ignored);
     if (r <= 0)
         return r < 0 || cell_has_ended(f->cell) ? -1 : 0;
+    if (f->sent > event.total || (is_output(event.type) && f->place.at > event.total))
+        return -1; // a log that has changed is a broken one
     switch (event.type) {
     case CELL_STDOUT:
         return step_output(f, 0);
@@ -249,6 +253,16 @@ static void let_go(struct follow *f)
     f->cell = NULL;
 }
 
+static void tell_cut(struct follow *f, const char *why)
+{
+    if (f->words->cut == NULL || f->call->req == NULL)
+        return;
+    if (f->sent > 0) // in the middle of an event, where no other can be
+        stream_cut(f->call);
+    else
+        f->words->cut(f->call, why);
+}
+
 // The client is gone, or (call->req is still there) the server ends it.
 static void stop(struct call *call)
 {
@@ -257,8 +271,7 @@ static void stop(struct call *call)
     let_go(f); // so that its end is not told to us
     if (cell == NULL)
         return;
-    if (f->words->cut != NULL && call->req != NULL)
-        f->words->cut(call);
+    tell_cut(f, "the server ended this stream, and the code with it");
     if (f->words->needs_reader && !cell_has_ended(cell))
         cell_cancel(cell);
     cell_unref(cell);
@@ -276,6 +289,8 @@ static void pump(struct follow *f)
     if (turn > 0 && sandbox_box(call->sandbox) != 0)
         sandbox_touch(call->sandbox); // a stream that moves bytes is use
     if (call->req != NULL && (moved < 0 || (moved == 0 && call->is_head))) {
+        if (moved < 0 && !f->is_told)
+            tell_cut(f, "what the code has written cannot be read any more");
         let_go(f);
         stream_end(call);
     }

@@ -29,8 +29,8 @@ struct code_words {
     void (*object)(struct call *call, const char *id, const struct cell_event *part, size_t at);
     // The last one. `error`: the place of its CELL_ERROR; -1: there was none.
     void (*end)(struct call *call, const char *id, struct cell *cell, int64_t error);
-    // It is ended by the server before the cell has: the last one. May be NULL.
-    void (*cut)(struct call *call);
+    // It cannot be told to its end, for this reason: the last one. May be NULL.
+    void (*cut)(struct call *call, const char *why);
     bool needs_reader; // the cell is ended when its reader goes
 };
 // Follows the cell from there. `start`: an event about the cell comes first.

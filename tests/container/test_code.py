@@ -2,8 +2,11 @@
 """The code interpreter as the container protocol has it: contexts, and cells told as they run."""
 
 import base64
+import contextlib
+import http.client
 import json
 import os
+import pathlib
 
 import pytest
 from container_helpers import Client, Container, Server, eventually
@@ -143,6 +146,75 @@ Rich()
     assert result["html"] == "<b>é😀</b>" and result["text"] == "rich €"
     assert base64.b64decode(result["png"]).startswith(b"\x89PNG")
     assert result["json"] == {"a": [1, None, "ü"]}
+
+
+def test_a_result_without_any_form(shared, context):
+    events = ended(run(shared, "display({}, raw=True)\ndisplay({'text/plain': 'x'}, raw=True)", context_id=context))
+    assert [e for e in events if e["type"] == "result"][0] == {"type": "result", "metadata": {}}
+    assert [e.get("text") for e in events if e["type"] == "result"] == [None, "x"]
+
+
+# -- cells that are not told whole
+
+
+def test_more_than_is_kept_of_a_cell(box):
+    events = ended(run(box, "import sys\nfor i in range(40): _ = sys.stdout.write('x' * 1024 * 1024)"))
+    assert 30_000_000 < len(text(events)) < 40 * 1024 * 1024
+    assert events[-1]["truncated"] is True and events[-2]["type"] == "stderr" and "missing" in events[-2]["text"]
+    events = run(box, "print('x' * 40_000_000)\n1/0")
+    assert failed(events)["truncated"] is True and "missing" in text(events, "stderr")
+    assert "truncated" not in run(box, "1")[-1]
+
+
+LARGE = 24_000_000  # more than what lies between a slow reader and the server
+OBJECT = f"display({{'text/' + form: 'x' * {LARGE // 3} for form in ('html', 'markdown', 'latex')}}, raw=True)"
+
+
+def read_some(box, code):
+    """A stream whose reader takes a little of what is told and stays."""
+    stream = box.stream(RUN, {"code": code})
+    assert b"xxxx" in stream.stream.response.read(1000)
+    return stream
+
+
+def rest_is_cut(stream):
+    """It does not end as one that is complete does, not even between two events."""
+    with stream, pytest.raises(http.client.IncompleteRead):
+        stream.stream.response.read()
+
+
+def test_a_stream_that_the_server_ends_in_the_middle_of_a_result(server, api):
+    made = api.ok("POST", "/tokens", {"name": "short-lived"})
+    box = Container(Client(server, made["token"]), "short-lived")
+    stream = read_some(box, OBJECT)
+    api.ok("DELETE", f"/tokens/{made['id']}")
+    rest_is_cut(stream)
+
+
+def large_logs(server):
+    found = {}
+    for path in pathlib.Path(f"/proc/{server.daemon_pid()}/fd").iterdir():
+        with contextlib.suppress(OSError):  # it may be closed meanwhile
+            if "/#" in os.readlink(path) and path.stat().st_size > LARGE * 0.9:
+                found[os.readlink(path)] = path
+    return found
+
+
+def read_some_and_break(server, box, code):
+    """What was written is gone when its reader goes on."""
+    before = large_logs(server)
+    stream = read_some(box, code)
+    log = eventually(lambda: [path for name, path in large_logs(server).items() if name not in before])
+    os.truncate(log[0], 0)
+    return stream
+
+
+def test_what_was_written_cannot_be_read(server, box):
+    rest_is_cut(read_some_and_break(server, box, OBJECT))
+    with read_some_and_break(server, box, f"print('x' * {LARGE})") as stream:
+        stream.stream.response.readline()  # of which the beginning was read
+        error = failed(list(stream))
+    assert error["ename"] == "ExecutionError" and "cannot be read" in error["evalue"]
 
 
 def test_all_that_is_sent_is_ascii(shared, context):

@@ -158,6 +158,12 @@ void stream_end(struct call *c)
     reader.ended = true;
 }
 
+void stream_cut(struct call *c)
+{
+    (void)c;
+    fail(); // only for words that have a `cut`
+}
+
 void stream_event(struct call *c, const char *id, const char *event, struct json *json)
 {
     static const char head[] = "{\"text\":\"";

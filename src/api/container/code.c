@@ -104,19 +104,34 @@ static void on_text(struct call *call, const char *id, const char *stream, const
     (void)send_event(call, &j);
 }
 
+static void say(struct call *call, const char *line)
+{
+    on_text(call, NULL, "stderr", line, strlen(line));
+}
+
 static void on_start_anew(struct call *call, const char *id, const struct cell *cell)
 {
-    static const char anew[] =
-        "cay: this context had ended (with its sandbox's sleep, or by itself) and begins anew: "
-        "its variables are gone\n";
+    (void)id;
     (void)cell;
-    on_text(call, id, "stderr", anew, sizeof anew - 1);
+    say(call,
+        "cay: this context had ended (with its sandbox's sleep, or by itself) and begins anew: its "
+        "variables are gone\n");
+}
+
+// Of an object's beginning, up to its first member or its end. User code may have written it, with
+// any blanks.
+static size_t brace_length(const char *json, size_t len)
+{
+    size_t n = 0;
+    while (n < len && memchr("{ \t\r\n", json[n], 5) != NULL)
+        n++;
+    return n;
 }
 
 // A result is the kernel's own object with two members more, in front.
 static void on_object(struct call *call, const char *id, const struct cell_event *part, size_t at)
 {
-    static const char result[] = "{\"type\":\"result\",", no_metadata[] = "\"metadata\":{},";
+    static const char result[] = "{\"type\":\"result\"", no_metadata[] = ",\"metadata\":{}";
     auto_buf ascii;
     (void)id;
     if (part->type == CELL_ERROR) // the end tells it, when it is known what it came of
@@ -129,8 +144,11 @@ static void on_object(struct call *call, const char *id, const struct cell_event
         stream_long_data(call, result, sizeof result - 1);
         if (memmem(data, len, "\"metadata\"", 10) == NULL && len == part->total)
             stream_long_data(call, no_metadata, sizeof no_metadata - 1);
-        data++; // its brace
-        len--;
+        size_t n = brace_length(data, len);
+        data += n;
+        len -= n;
+        if (len > 0 && *data != '}')
+            stream_long_data(call, ",", 1);
     }
     put_ascii(&ascii, data, len);
     stream_long_data(call, ascii.data, ascii.len);
@@ -139,7 +157,7 @@ static void on_object(struct call *call, const char *id, const struct cell_event
 }
 
 static int try_error(struct call *call, const char *name, const char *value, size_t value_len,
-                     const json_t *traceback)
+                     const json_t *traceback, bool truncated)
 {
     struct buf buf;
     struct json j;
@@ -154,15 +172,17 @@ static int try_error(struct call *call, const char *name, const char *value, siz
     json_array_foreach(traceback, i, line)
         json_put_strn(&j, json_string_value(line), json_string_length(line));
     json_close_array(&j);
+    if (truncated)
+        show_bool(&j, "truncated", true);
     return send_event(call, &j);
 }
 
 static void send_error(struct call *call, const char *name, const char *value,
-                       const json_t *traceback)
+                       const json_t *traceback, bool truncated)
 {
     size_t len = strlen(value);
-    if (try_error(call, name, value, len, traceback) < 0)
-        (void)try_error(call, "Error", value, len < VALUE_MAX ? len : VALUE_MAX, NULL);
+    if (try_error(call, name, value, len, traceback, truncated) < 0)
+        (void)try_error(call, "Error", value, len < VALUE_MAX ? len : VALUE_MAX, NULL, truncated);
 }
 
 static const char *text_of(const json_t *error, const char *key, const char *otherwise)
@@ -179,9 +199,13 @@ static void on_end(struct call *call, const char *id, struct cell *cell, int64_t
     struct buf buf;
     struct json j;
     (void)id;
+    if (end->truncated)
+        say(call, "cay: there was more than is kept of a cell: some of its output is missing\n");
     if (end->success) {
         open_event(&j, &buf, "execution_complete");
         show_int(&j, "execution_count", (int64_t)end->count);
+        if (end->truncated)
+            show_bool(&j, "truncated", true);
         (void)send_event(call, &j);
         return;
     }
@@ -194,17 +218,18 @@ static void on_end(struct call *call, const char *id, struct cell *cell, int64_t
                    end->context_died ? "the code ran out of its time and had to be killed: the "
                                        "context's variables are gone"
                                      : "the code ran out of its time and was interrupted",
-                   traceback);
+                   traceback, end->truncated);
     else if (error != NULL)
-        send_error(call, text_of(error, "name", "Error"), text_of(error, "message", ""), traceback);
+        send_error(call, text_of(error, "name", "Error"), text_of(error, "message", ""), traceback,
+                   end->truncated);
     else
         send_error(call, "ExecutionError", end->err.code != ERR_NONE ? end->err.msg : end->reason,
-                   NULL);
+                   NULL, end->truncated);
 }
 
-static void on_cut(struct call *call)
+static void on_cut(struct call *call, const char *why)
 {
-    send_error(call, "ExecutionError", "the server is being stopped, and the code with it", NULL);
+    send_error(call, "ExecutionError", why, NULL, false);
 }
 
 static void on_start(struct call *call, const char *id, const struct cell *cell)
