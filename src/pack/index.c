@@ -160,9 +160,10 @@ static bool read_time(const char *text, int64_t *ret)
     struct err ignored;
     uint64_t n;
     bool is_negative = text[0] == '-';
-    if (parse_u64(text + is_negative, 0, INT64_MAX, &n, &ignored) < 0)
+    uint64_t max = is_negative ? UINT64_C(1) << 63 : INT64_MAX;
+    if (parse_u64(text + is_negative, 0, max, &n, &ignored) < 0)
         return false;
-    *ret = is_negative ? -(int64_t)n : (int64_t)n;
+    *ret = is_negative ? (int64_t)-n : (int64_t)n;
     return true;
 }
 

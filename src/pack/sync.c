@@ -64,6 +64,22 @@ static int read_index(struct sync *s, struct err *err)
 
 // --- listing ---
 
+// A file may be of any year, nanoseconds only of three centuries on either side: what is beyond is
+// at the end of them.
+static int64_t time_ns(const struct timespec *t)
+{
+    int64_t ns;
+    if (__builtin_mul_overflow(t->tv_sec, NS_PER_S, &ns) ||
+        __builtin_add_overflow(ns, t->tv_nsec, &ns))
+        return t->tv_sec < 0 ? INT64_MIN : INT64_MAX;
+    return ns;
+}
+
+static bool is_at_end(int64_t ns)
+{
+    return ns == INT64_MIN || ns == INT64_MAX;
+}
+
 static int add_entry(struct sync *s, const struct walk_entry *e, struct err *err)
 {
     char target[PACK_PATH_MAX] = "", text[100];
@@ -75,7 +91,7 @@ static int add_entry(struct sync *s, const struct walk_entry *e, struct err *err
         .uid = e->st.st_uid,
         .gid = e->st.st_gid,
         .size = S_ISREG(e->st.st_mode) ? (uint64_t)e->st.st_size : 0,
-        .mtime_ns = (int64_t)e->st.st_mtim.tv_sec * 1000000000 + e->st.st_mtim.tv_nsec,
+        .mtime_ns = time_ns(&e->st.st_mtim),
         .path = e->path,
         .target = target,
     };
@@ -212,11 +228,12 @@ static int open_file(struct sync *s, const char *path, struct err *err)
     return fd < 0 ? err_sys(err, errno, "open '%s'", shown(path, text)) : fd;
 }
 
-// With an old entry of a file: whether only what is said about it may have changed.
+// With an old entry of a file: whether only what is said about it may have changed. A time that is
+// none tells nothing.
 static bool is_untouched(const struct index_entry *old, const struct index_entry *new)
 {
     return old != NULL && old->kind == 'f' && old->size == new->size &&
-           old->mtime_ns == new->mtime_ns;
+           old->mtime_ns == new->mtime_ns && !is_at_end(new->mtime_ns);
 }
 
 static int compare_file(struct sync *s, struct index_entry *e, struct err *err)

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "pack/hash.h"
 #include "pack/index.h"
@@ -43,10 +44,12 @@ static uint32_t id_of(uint32_t id)
 
 static struct timespec time_of(int64_t ns)
 {
-    int64_t part = ns % 1000000000;
-    if (part < 0)
-        part += 1000000000;
-    return (struct timespec){.tv_sec = (ns - part) / 1000000000, .tv_nsec = part};
+    int64_t seconds = ns / NS_PER_S, part = ns % NS_PER_S;
+    if (part < 0) {
+        seconds--;
+        part += NS_PER_S;
+    }
+    return (struct timespec){.tv_sec = seconds, .tv_nsec = part};
 }
 
 // --- the index ---

@@ -246,6 +246,27 @@ def test_everything_comes_back(api, made):
     assert sync(api, made)["put"] == 0
 
 
+def test_files_of_other_ages(api, made):
+    """Beyond what nanoseconds reach, too; then only the content tells whether a file has changed."""
+    python(
+        api,
+        made,
+        "import os; os.chdir('/workspace')\n"
+        "for i, t in enumerate((-2**63, -9223372038, -9223372037, -1, 9223372036, 9223372037, 18446744074, 2**63 - 1)):\n"
+        " open(str(i), 'w').write(str(i)); os.mkdir(f'd{i}')\n"
+        " for name in (str(i), f'd{i}'): os.utime(name, (t, t))\n"
+        "os.utime('2', ns=(0, -2**63))",
+    )
+    assert sync(api, made)["put"] == 8
+    python(api, made, "import os; os.chdir('/workspace'); open('7', 'w').write('9'); os.utime('7', (2**63 - 2,) * 2)")
+    assert sync(api, made)["put"] == 1
+    again(api, made)
+    assert api.exec(made, "cd /workspace && cat ?; echo; ls -d d* | wc -l; stat -c %Y 0 2 3 7")["stdout"].split() == [
+        *("01234569", "8", "-9223372037", "-9223372037", "-1", "9223372036"),
+    ]
+    assert sync(api, made)["put"] == 0
+
+
 def test_nothing_stored_is_nothing_restored(api, name):
     api.ok("PUT", f"/sandbox/{name}", {"restore": True})
     assert api.exec(name, "ls -A /workspace")["stdout"] == ""

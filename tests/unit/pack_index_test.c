@@ -66,6 +66,28 @@ CHECK_CASE(what_is_written_is_read)
     index_done(&again);
 }
 
+CHECK_CASE(times_from_end_to_end)
+{
+    static const int64_t times[] = {INT64_MIN, INT64_MIN + 1, -1, 0, INT64_MAX};
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
+        struct index index = {0}, again = {0};
+        struct err err = {0};
+        const struct index_entry dir = {
+            .kind = 'd', .mode = 0755, .mtime_ns = times[i], .path = "d", .target = ""};
+        auto_buf out;
+        buf_init(&out, 4096);
+        assert_int_equal(index_add(&index, &dir), 0);
+        index_print(&index, &out);
+        assert_int_equal(index_parse(&again, out.data, out.len, &err), 0);
+        assert_true(again.entries[0].mtime_ns == times[i]);
+        index_done(&index);
+        index_done(&again);
+    }
+    struct index index;
+    assert_int_equal(parse(HEAD "d\t0\t-9223372036854775809\t0\t0\t0\t-\td\t\n", &index), -1);
+    assert_int_equal(parse(HEAD "d\t0\t9223372036854775808\t0\t0\t0\t-\td\t\n", &index), -1);
+}
+
 CHECK_CASE(nonsense_is_refused)
 {
     static const char *const texts[] = {
@@ -166,5 +188,6 @@ CHECK_CASE(records_that_make_no_sense)
     }
 }
 
-CHECK_MAIN(cmocka_unit_test(what_is_written_is_read), cmocka_unit_test(nonsense_is_refused),
-           cmocka_unit_test(records_at_every_split), cmocka_unit_test(records_that_make_no_sense))
+CHECK_MAIN(cmocka_unit_test(what_is_written_is_read), cmocka_unit_test(times_from_end_to_end),
+           cmocka_unit_test(nonsense_is_refused), cmocka_unit_test(records_at_every_split),
+           cmocka_unit_test(records_that_make_no_sense))
