@@ -4,6 +4,7 @@
 #include "api/handlers.h"
 #include "api/schemas.h"
 #include "api/show.h"
+#include "api/terminal.h"
 #include "sandbox/session.h"
 
 struct session_body {
@@ -88,7 +89,7 @@ void handle_session_get(struct call *call)
 void handle_session_delete(struct call *call)
 {
     struct err err = {0};
-    if (session_delete(call->sandbox, call->param[1], &err) < 0)
+    if (terminal_delete_session(call->sandbox, call->param[1], &err) < 0)
         call_fail(call, &err);
     else
         call_reply_ok(call);

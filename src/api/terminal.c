@@ -10,6 +10,7 @@
 #include "api/handlers.h"
 #include "api/show.h"
 #include "edge/ws.h"
+#include "sandbox/session.h"
 
 enum {
     ROWS = 24,
@@ -119,6 +120,32 @@ static int check_protocol(struct call *call)
         !ws_offers(call->req, AUTH_PROTOCOL))
         return invalid(call, "offer the subprotocols '" AUTH_PROTOCOL "' and '" AUTH_PROTOCOL_BEARER
                              "TOKEN', both");
+    return 0;
+}
+
+// -- the session of its name
+
+int terminal_make_session(struct call *call, const char *id)
+{
+    struct err err = {0};
+    struct session_row row = {0};
+    int r = session_get(call->sandbox, id, &row, &err);
+    if (r < 0 && err.code == ERR_NOT_FOUND)
+        r = session_create(call->sandbox, id, NULL, NULL, &row, &err);
+    if (r < 0)
+        call_fail(call, &err);
+    session_row_done(&row);
+    return r;
+}
+
+int terminal_delete_session(struct sandbox *s, const char *id, struct err *err)
+{
+    struct err ignored;
+    if (session_delete(s, id, err) < 0)
+        return -1;
+    struct process *terminal = terminal_find(s, id);
+    if (terminal != NULL)
+        (void)process_delete(terminal, &ignored); // it is ending, then
     return 0;
 }
 

@@ -15,5 +15,11 @@ struct terminal_asking {             // the call's state
 int terminal_check(struct call *call); // it is a WebSocket, and one that we take
 // call->state, with ?rows, ?cols and ?shell. NULL when it was refused.
 struct terminal_asking *terminal_asking_new(struct call *call);
+// The session whose terminal it is, if it is not there yet. 0 or -1.
+int terminal_make_session(struct call *call, const char *id);
 // Wakes the sandbox, opens the terminal or finds it, and shows it.
 void terminal_begin(struct call *call);
+
+// Ends a session with its terminal, so that a later one of that name has one of its own. 0 or -1;
+// answers nothing.
+int terminal_delete_session(struct sandbox *s, const char *id, struct err *err);

@@ -47,6 +47,24 @@ def test_refused(shared):
     shared.check(connect(shared.api, shared.base + "/ws/pty?sessionId=s", token=False), 401, "UNAUTHORIZED")
 
 
+def end_of(pty):
+    with pytest.raises(Closed):
+        while True:
+            pty.step()
+    return pty.told("exit")
+
+
+def test_it_ends_with_its_session(shared):
+    pty = Pty(shared, sessionId="brief").ready()
+    pty.type(b"old=there; echo $((40+2))\r")
+    pty.until(b"42")
+    shared.ok("/api/session/delete", {"sessionId": "brief"})
+    assert end_of(pty)
+    pty = Pty(shared, sessionId="brief").ready()
+    pty.type(b"echo 4${old}2\r")
+    pty.until(b"42")  # another shell
+
+
 def test_ready_then_what_is_typed(shared):
     pty = Pty(shared, sessionId="typed", cols=100, rows=30).ready()
     pty.type(b"stty size; echo $TERM; echo $((40+2))\r")

@@ -9,7 +9,6 @@
 #include "api/bridge/bridge.h"
 #include "api/terminal.h"
 #include "edge/ws.h"
-#include "sandbox/session.h"
 
 enum {
     REPLAY = 256 * 1024,
@@ -41,19 +40,6 @@ static int check(struct call *call)
     return terminal_asking_new(call) != NULL ? 0 : -1;
 }
 
-static int make_session(struct call *call, const char *id)
-{
-    struct err err = {0};
-    struct session_row row = {0};
-    int r = session_get(call->sandbox, id, &row, &err);
-    if (r < 0 && err.code == ERR_NOT_FOUND)
-        r = session_create(call->sandbox, id, NULL, NULL, &row, &err);
-    if (r < 0)
-        call_fail(call, &err);
-    session_row_done(&row);
-    return r;
-}
-
 // A name that nobody will come with.
 static const char *make_name(struct call *call)
 {
@@ -72,7 +58,8 @@ static void handle_pty(struct call *call)
 {
     struct terminal_asking *a = call->state;
     const char *session;
-    if (find_session(call, &session) < 0 || (session != NULL && make_session(call, session) < 0))
+    if (find_session(call, &session) < 0 ||
+        (session != NULL && terminal_make_session(call, session) < 0))
         return;
     a->request.name = session != NULL ? session : make_name(call);
     a->viewer.replay = REPLAY;

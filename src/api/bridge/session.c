@@ -6,7 +6,7 @@
 
 #include "api/bridge/bridge.h"
 #include "api/show.h"
-#include "sandbox/terminal.h"
+#include "api/terminal.h"
 
 struct session_body {
     const char *id, *cwd;
@@ -66,13 +66,10 @@ static void handle_delete(struct call *call)
     struct json j;
     const char *id = call->param[1];
     call->is_at_work = true;
-    if (session_delete(call->sandbox, id, &err) < 0) {
+    if (terminal_delete_session(call->sandbox, id, &err) < 0) {
         call_fail(call, &err);
         return;
     }
-    struct process *terminal = terminal_find(call->sandbox, id);
-    if (terminal != NULL)
-        (void)process_delete(terminal, &err); // it is ending, then
     buf_init(&buf, 1024);
     json_init(&j, &buf);
     json_open_object(&j);

@@ -7,6 +7,7 @@
 
 #include "api/container/container.h"
 #include "api/show.h"
+#include "api/terminal.h"
 
 #define NO_SESSION     "__DISABLE_SESSION__"
 #define TIMEOUT_MAX_MS (INT64_C(366) * 86400 * 1000)
@@ -171,7 +172,7 @@ static void handle_delete(struct call *call)
     struct err err = {0};
     struct container_answer a;
     const struct delete_body *b = call->body.values;
-    if (session_delete(call->sandbox, b->id, &err) == 0) {
+    if (terminal_delete_session(call->sandbox, b->id, &err) == 0) {
         container_begin(&a, true);
         show_str(&a.json, "sessionId", b->id);
         container_end(call, &a);

@@ -4,22 +4,8 @@
 #include "api/terminal.h"
 
 #include "api/container/container.h"
-#include "sandbox/session.h"
 
 enum { REPLAY = 256 * 1024 };
-
-static int make_session(struct call *call, const char *id)
-{
-    struct err err = {0};
-    struct session_row row = {0};
-    int r = session_get(call->sandbox, id, &row, &err);
-    if (r < 0 && err.code == ERR_NOT_FOUND)
-        r = session_create(call->sandbox, id, NULL, NULL, &row, &err);
-    if (r < 0)
-        call_fail(call, &err);
-    session_row_done(&row);
-    return r;
-}
 
 static void handle_pty(struct call *call)
 {
@@ -33,7 +19,7 @@ static void handle_pty(struct call *call)
         return;
     }
     struct terminal_asking *a = terminal_asking_new(call);
-    if (a == NULL || make_session(call, session) < 0)
+    if (a == NULL || terminal_make_session(call, session) < 0)
         return;
     a->request.name = session;
     a->viewer.replay = REPLAY;
