@@ -267,13 +267,24 @@ static void on_archived(void *data, const struct err *err)
     free(idle);
 }
 
+// What is archived cannot be synced: that comes first.
+static bool is_to_be_synced(struct saved *saved, const struct sandbox_row *row)
+{
+    struct sync_row sync = {0};
+    struct err ignored;
+    int found = db_sync_get(saved->config.db, row->tenant, row->id, &sync, &ignored);
+    bool is_pending = found > 0 && (sync.state == SYNC_RUNNING || sync.again_ms > 0);
+    sync_row_done(&sync);
+    return is_pending;
+}
+
 static int archive_one(void *data, const struct sandbox_row *row)
 {
     struct saved *saved = data;
     struct err err = {0};
     if (saved->n_archiving >= ARCHIVES_AT_ONCE)
         return 1;
-    if (is_put_off(saved, row->number))
+    if (is_put_off(saved, row->number) || is_to_be_synced(saved, row))
         return 0;
     struct sandbox *s = fleet_find(saved->config.fleet, row->tenant, row->id, &err);
     if (s == NULL || sandbox_has_disk(s, &err) < 0) {

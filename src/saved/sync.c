@@ -50,11 +50,12 @@ static int64_t again_after_ms(int64_t tries)
     return after_s[tries < (int64_t)n ? tries : (int64_t)n - 1] * 1000;
 }
 
-// What nobody else will have changed in a while is not tried again.
+// What nobody else will have changed in a while is not tried again. ERR_CONFLICT: it was archived
+// meanwhile, and comes back some time.
 static bool may_work_later(const struct err *err)
 {
     return err->code == ERR_UNAVAILABLE || err->code == ERR_EXHAUSTED || err->code == ERR_DENIED ||
-           err->code == ERR_INTERNAL;
+           err->code == ERR_INTERNAL || err->code == ERR_CONFLICT;
 }
 
 static void fail_row(struct sync_row *row, const struct err *err)
@@ -484,12 +485,14 @@ static int try_again(void *data, const struct sync_row *row)
     struct saved *saved = data;
     struct err err = {0};
     struct sandbox *s = fleet_find(saved->config.fleet, row->tenant, row->sandbox, &err);
-    if (s != NULL && sandbox_has_disk(s, &err) == 0) {
+    bool has_disk = s != NULL && sandbox_has_disk(s, &err) == 0;
+    bool is_away = has_disk && sandbox_row(s)->archive != NULL;
+    if (has_disk && !is_away) {
         (void)sync_start(saved, s, NULL, NULL, NULL, NULL);
         return 0;
     }
     struct sync_row changed = *row; // lent
-    changed.again_ms = 0;
+    changed.again_ms = is_away ? db_now_ms() + again_after_ms(row->tries) : 0;
     (void)db_sync_put(saved->config.db, &changed, &err);
     return 0;
 }

@@ -11,6 +11,7 @@ import pathlib
 import shutil
 import signal
 import subprocess
+import time
 import urllib.parse
 
 import pytest
@@ -556,6 +557,43 @@ def test_a_store_that_cannot_be_written_to(server, api, made):
     done = sync(api, made)
     assert (done["put"], done["deleted"]) == (1, 1)
     assert on_disk(server, made) == {"two": b"2\n", "three": b"3\n"}
+
+
+@contextlib.contextmanager
+def unwritable(server, box):
+    """Its own objects: others can be stored."""
+    top = where(server, box)
+    owner = os.stat(top)
+    os.chown(top, 0, 0)
+    os.chmod(top, 0o755)
+    yield
+    os.chmod(top, 0o700)
+    os.chown(top, owner.st_uid, owner.st_gid)
+
+
+def test_nothing_is_archived_that_is_to_be_synced(server, api, made):
+    api.exec(made, "echo 1 >/workspace/one")
+    sync(api, made)
+    with unwritable(server, made):
+        api.exec(made, "echo 2 >/workspace/two")
+        api("POST", f"/sandbox/{made}/sync", {}).error(503, "STORE_UNAVAILABLE")
+        api.ok("PATCH", f"/sandbox/{made}", {"archiveAfter": 1})
+        api.ok("POST", f"/sandbox/{made}/sleep")
+        time.sleep(6)
+        assert api.ok("GET", f"/sandbox/{made}/sync")["retryAt"] is not None
+        assert api.ok("GET", f"/sandbox/{made}")["archived"] is False
+    sync(api, made)
+    eventually(lambda: api.ok("GET", f"/sandbox/{made}")["archived"])
+
+
+def test_one_that_is_archived_is_synced_when_it_is_back(api, made):
+    api.exec(made, "echo 1 >/workspace/one")
+    api.ok("POST", f"/sandbox/{made}/archive")
+    api("POST", f"/sandbox/{made}/sync", {}).error(409, "CONFLICT", "archived")
+    assert api.ok("GET", f"/sandbox/{made}/sync")["retryAt"] is not None
+    api.exec(made, "true")
+    sync(api, made)
+    assert "retryAt" not in api.ok("GET", f"/sandbox/{made}/sync")
 
 
 def test_a_server_killed_in_the_middle(make_server):
