@@ -65,6 +65,17 @@ def test_it_ends_with_its_session(shared):
     pty.until(b"42")  # another shell
 
 
+def test_its_process_can_be_killed_and_not_with_all(shared):
+    pty = Pty(shared, sessionId="killed").ready()
+    (process,) = [t["process"] for t in shared.api.ok("GET", f"/sandbox/{shared.box}/terminals")["terminals"] if t["id"] == "killed"]
+    shared.ok("/api/process/kill-all", method="DELETE")
+    pty.type(b"echo $((40+2))\r")
+    pty.until(b"42")
+    assert shared.ok(f"/api/process/{process}?signal=SIGKILL", method="DELETE")["processId"] == process
+    assert end_of(pty)
+    shared.fail(f"/api/process/{process}", None, 404, "COMMAND_NOT_FOUND", method="DELETE")
+
+
 def test_ready_then_what_is_typed(shared):
     pty = Pty(shared, sessionId="typed", cols=100, rows=30).ready()
     pty.type(b"stty size; echo $TERM; echo $((40+2))\r")

@@ -119,15 +119,19 @@ static void on_late(uv_timer_t *timer)
     }
 }
 
-static void add(void *data, struct process *p)
+static void add(struct ending *e, struct process *p)
 {
-    struct ending *e = data;
-    if (process_row(p)->tty != NULL || process_row(p)->reason != END_NONE)
-        return;
     e->ends = reallocarray(e->ends, e->n + 1, sizeof *e->ends);
     if (e->ends == NULL)
         abort();
     e->ends[e->n++] = (struct ended){.p = process_ref(p)};
+}
+
+// Terminals are sessions', and not in the list of processes either.
+static void add_running(void *data, struct process *p)
+{
+    if (process_row(p)->tty == NULL && process_row(p)->reason == END_NONE)
+        add(data, p);
 }
 
 static struct ending *ending_new(struct call *call, bool is_all)
@@ -211,7 +215,7 @@ void container_process_kill_all(struct call *call)
 {
     struct err err = {0};
     struct ending *e = ending_new(call, /*is_all=*/true);
-    if (process_each(call->sandbox, add, e, &err) < 0) {
+    if (process_each(call->sandbox, add_running, e, &err) < 0) {
         call_fail(call, &err);
         let_go(e);
         return;
