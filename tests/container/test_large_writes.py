@@ -7,6 +7,7 @@ import json
 import random
 
 import pytest
+from container_helpers import eventually
 
 WRITE = "/api/write"
 LARGE = 300_000  # bytes, from which on a body is left in its connection
@@ -126,6 +127,27 @@ def test_one_who_leaves_in_the_middle(box):
     connection.send(b'{"path":"x","content":"' + b"y" * LARGE)
     connection.close()
     assert not box.ok("/api/exists", {"path": "x"})["exists"]
+
+
+def test_memory_for_all_at_once(box):
+    """What is decoded counts as well as the body. Who finds no room may ask again."""
+    headers, _ = box.api.head(None, {})
+
+    def begin(length):
+        connection = box.api.connect()
+        connection.putrequest("POST", box.base + WRITE)
+        for name, value in {**headers, "Content-Length": length}.items():
+            connection.putheader(name, value)
+        connection.endheaders(b'{"path":"held","content":"')
+        return connection
+
+    held = begin(MAX)
+    try:
+        eventually(lambda: send(box, json.dumps({"path": "x", "content": "y" * (MAX // 2 + LARGE)})).status == 503)
+        box.write("x", "y" * (MAX // 4))
+    finally:
+        held.close()
+    eventually(lambda: send(box, json.dumps({"path": "x", "content": "y" * (MAX // 2 + LARGE)})).status == 200)
 
 
 def test_a_full_disk(box):

@@ -23,7 +23,7 @@ struct spool {
     struct call *call;     // counted
     int body, content;     // memory
     const char *map;       // the body
-    size_t len, counted;   // its bytes; those that count in api->spooled
+    size_t len, counted;   // its bytes; those that count in api->spooled, of body and content
     struct long_text text; // the content, in it
     struct buf rest;       // all else
     bool is_base64;
@@ -33,13 +33,25 @@ struct spool {
 
 // -- its end
 
+static void count(struct spool *s, size_t bytes)
+{
+    s->call->api->spooled += bytes - s->counted;
+    s->counted = bytes;
+}
+
+static void body_free(struct spool *s)
+{
+    if (s->map != NULL)
+        (void)munmap((void *)(uintptr_t)s->map, s->len);
+    s->map = NULL;
+    fd_close(TAKE_FD(s->body));
+}
+
 static void spool_free(struct spool *s)
 {
     struct call *call = s->call;
-    call->api->spooled -= s->counted;
-    if (s->map != NULL)
-        (void)munmap((void *)(uintptr_t)s->map, s->len);
-    fd_close(s->body);
+    count(s, 0);
+    body_free(s);
     fd_close(s->content);
     buf_done(&s->rest);
     free(s);
@@ -113,6 +125,8 @@ static void put_file(struct spool *s)
         call_fail(s->call, &err);
         spool_free(s);
     } else {
+        body_free(s);
+        count(s, (size_t)len);
         const struct file_put put = {
             .path = w->file.path,
             .terms = {.flags = HAND_PARENTS},
@@ -189,8 +203,8 @@ static struct spool *spool_new(struct call *call, size_t len)
     s->call = call_ref(call);
     s->body = memfd_create("body", MFD_CLOEXEC);
     s->content = memfd_create("content", MFD_CLOEXEC);
-    s->len = s->counted = len;
-    call->api->spooled += len;
+    s->len = len;
+    count(s, 2 * len); // decoded it is never longer
     buf_init(&s->rest, REST_MAX);
     return s;
 }
@@ -201,7 +215,7 @@ static void start(struct call *call)
     struct err err = {0};
     if (call_take(call) < 0)
         return;
-    if (call->taken->length > CONTAINER_SPOOL_MAX - call->api->spooled) {
+    if (2 * call->taken->length > CONTAINER_SPOOL_MAX - call->api->spooled) {
         call->taken->keep = false;
         call_error(call, ERROR_UNAVAILABLE, NULL,
                    "too many large files are being written at once; try again shortly");

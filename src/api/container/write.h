@@ -7,8 +7,9 @@
 
 enum {
     CONTAINER_WRITE_SMALL = 256 * 1024,      // bytes of a body; reading JSON holds everybody up
-    CONTAINER_WRITE_MAX = 128 * 1024 * 1024, // of one, and
-    CONTAINER_SPOOL_MAX = 256 * 1024 * 1024, // of all that wait to be read
+    CONTAINER_WRITE_MAX = 128 * 1024 * 1024, // of one
+    // Memory of all at once, bodies and what is decoded from them: the largest, and room beside it.
+    CONTAINER_SPOOL_MAX = 3 * CONTAINER_WRITE_MAX,
 };
 
 struct container_write_body {
