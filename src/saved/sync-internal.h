@@ -120,6 +120,8 @@ void restoring_stop(struct restoring *r);
 // One that a daemon before this had not finished: the sandbox that it was for goes, since it is not
 // what was asked for, and nobody was told of it.
 void restoring_forget(struct saved *saved, const struct sync_row *row);
+void restorings_tick(struct saved *saved);
+void restorings_close(struct saved *saved);
 
 // So many may be held up by their clients, and so many by those of one tenant; the other threads
 // are for what is quick.
@@ -128,6 +130,7 @@ enum { SYNC_STREAM_THREADS = 48, SYNC_STREAMS_MAX = 40, SYNC_STREAMS_TENANT = 12
 struct syncs {
     struct map places; // by name
     LIST_HEAD(, sync_job) jobs;
+    LIST_HEAD(, left_row) left;          // sync-restore.c
     struct store_pool *streams;          // of single files, which are as slow as their clients
     int64_t streaming[SYNC_STREAMS_MAX]; // whose are under way: tenants; 0: none
     atomic_bool ending;

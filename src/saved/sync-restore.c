@@ -44,6 +44,80 @@ static int read_before(struct saved *saved, int64_t tenant, const char *sandbox,
     return 0;
 }
 
+// -- rows that could not be written: as long as one is there, the next start removes a sandbox of
+// that id, whoever has made it meanwhile. They are tried again until they are.
+
+struct left_row {
+    LIST_ENTRY(left_row) all;
+    int64_t tenant;
+    char *sandbox;
+};
+
+static struct left_row *find_left(struct saved *saved, int64_t tenant, const char *sandbox)
+{
+    struct left_row *left;
+    LIST_FOREACH(left, &saved->syncs->left, all)
+    {
+        if (left->tenant == tenant && strcmp(left->sandbox, sandbox) == 0)
+            return left;
+    }
+    return NULL;
+}
+
+static void free_left(struct left_row *left)
+{
+    if (left == NULL)
+        return;
+    LIST_REMOVE(left, all);
+    free(left->sandbox);
+    free(left);
+}
+
+static void leave_row(struct saved *saved, int64_t tenant, const char *sandbox,
+                      const struct err *why)
+{
+    log_line(LOG_WARN, "cannot write down how a restore ended, trying again", "sandbox", sandbox,
+             "error", why->msg, NULL);
+    if (saved->syncs == NULL || find_left(saved, tenant, sandbox) != NULL)
+        return;
+    struct left_row *left = calloc(1, sizeof *left);
+    if (left == NULL)
+        abort();
+    left->tenant = tenant;
+    left->sandbox = mem_copy_text(sandbox);
+    LIST_INSERT_HEAD(&saved->syncs->left, left, all);
+}
+
+static int unmark(struct saved *saved, int64_t tenant, const char *sandbox, struct err *err)
+{
+    struct sync_row row = {0};
+    bool had;
+    int r = read_before(saved, tenant, sandbox, &row, &had, err);
+    if (r == 0)
+        r = db_sync_restored(saved->config.db, &row, had, err);
+    sync_row_done(&row);
+    return r;
+}
+
+void restorings_tick(struct saved *saved)
+{
+    struct left_row *left, *next;
+    for (left = LIST_FIRST(&saved->syncs->left); left != NULL; left = next) {
+        struct err ignored = {0};
+        next = LIST_NEXT(left, all);
+        if (unmark(saved, left->tenant, left->sandbox, &ignored) == 0)
+            free_left(left);
+    }
+}
+
+void restorings_close(struct saved *saved)
+{
+    while (!LIST_EMPTY(&saved->syncs->left))
+        free_left(LIST_FIRST(&saved->syncs->left));
+}
+
+// -- a restore begins and ends
+
 int sync_restore_mark(struct saved *saved, int64_t tenant, const char *sandbox, struct err *err)
 {
     struct sync_row row = {0};
@@ -51,20 +125,17 @@ int sync_restore_mark(struct saved *saved, int64_t tenant, const char *sandbox, 
     int r = read_before(saved, tenant, sandbox, &row, &had, err);
     if (r == 0)
         r = mark(saved, &row, err);
+    if (r == 0)
+        free_left(find_left(saved, tenant, sandbox)); // it is of this one now
     sync_row_done(&row);
     return r;
 }
 
 void sync_restore_unmark(struct saved *saved, int64_t tenant, const char *sandbox)
 {
-    struct sync_row row = {0};
     struct err err = {0};
-    bool had;
-    if (read_before(saved, tenant, sandbox, &row, &had, &err) < 0 ||
-        db_sync_restored(saved->config.db, &row, had, &err) < 0)
-        log_line(LOG_WARN, "cannot take back that a sandbox is restored", "sandbox", sandbox,
-                 "error", err.msg, NULL);
-    sync_row_done(&row);
+    if (unmark(saved, tenant, sandbox, &err) < 0)
+        leave_row(saved, tenant, sandbox, &err);
 }
 
 static int write_begun(struct restoring *r, struct err *err)
@@ -84,8 +155,7 @@ static void write_ended(struct restoring *r, struct err *why)
     struct err err = {0};
     if (db_sync_restored(db, &r->row, r->had_row, &err) == 0)
         return;
-    log_line(LOG_WARN, "cannot write down how a restore ended", "sandbox", place->sandbox, "error",
-             err.msg, NULL);
+    leave_row(place->saved, place->tenant, place->sandbox, &err);
     if (why->code == ERR_NONE)
         *why = err;
 }
@@ -137,6 +207,8 @@ static void finish(struct restoring *r, const struct err *err)
     // One that the daemon's end cuts off is found by the next one.
     if (r->has_begun && (why.code == ERR_NONE || !saved->closing))
         write_ended(r, &why);
+    else if (!r->has_begun && !saved->closing) // whoever asked has marked it
+        sync_restore_unmark(saved, place->tenant, place->sandbox);
     TAILQ_REMOVE(&place->restores, r, all);
     if (r->is_held)
         sandbox_let_go(r->sandbox);
@@ -311,6 +383,7 @@ void sync_restore(struct saved *saved, struct sandbox *s, disk_fn fn, void *data
     struct err err = {0};
     struct place *place = place_get(saved, row->tenant, row->id, &err);
     if (place == NULL) {
+        sync_restore_unmark(saved, row->tenant, row->id);
         fn(data, &err);
         return;
     }

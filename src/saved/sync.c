@@ -449,6 +449,7 @@ int syncs_open(struct saved *saved, struct err *err)
     if (saved->syncs == NULL)
         abort();
     LIST_INIT(&saved->syncs->jobs);
+    LIST_INIT(&saved->syncs->left);
     return store_pool_open(saved->config.loop, SYNC_STREAM_THREADS, &saved->syncs->streams, err);
 }
 
@@ -500,6 +501,7 @@ static int try_again(void *data, const struct sync_row *row)
 void syncs_tick(struct saved *saved)
 {
     struct err err = {0};
+    restorings_tick(saved);
     const struct sync_query query = {.again_ms = db_now_ms(), .max = AGAIN_AT_ONCE};
     if (db_sync_each(saved->config.db, &query, try_again, saved, &err) < 0)
         log_line(LOG_WARN, "cannot look for syncs that are due, ignoring", "error", err.msg, NULL);
@@ -557,6 +559,7 @@ void syncs_close(struct saved *saved)
     if (saved->syncs == NULL)
         return;
     map_done(&saved->syncs->places);
+    restorings_close(saved);
     free(saved->syncs);
     saved->syncs = NULL;
 }

@@ -10,12 +10,14 @@ import os
 import pathlib
 import shutil
 import signal
+import sqlite3
 import subprocess
+import tempfile
 import time
 import urllib.parse
 
 import pytest
-from api_helpers import ADMIN, Client, eventually
+from api_helpers import ADMIN, Client, Server, eventually
 
 numbers = itertools.count(1)
 
@@ -655,6 +657,45 @@ def test_what_a_sync_that_was_cut_off_has_left(server, api, made):
     assert (done["put"], done["deleted"], done["files"]) == (0, 0, 2), done
     again(api, made)
     assert api.exec(made, "cd /workspace && ls && cat x y")["stdout"] == "x\ny\nAA"
+
+
+# A database that does not take what is written down of a restore: at its beginning, or for some seconds at its end.
+REFUSALS = {
+    "beginning": "BEFORE INSERT ON syncs WHEN NEW.state = 4 AND (SELECT state FROM syncs WHERE sandbox = NEW.sandbox) = 4",
+    "end": "BEFORE DELETE ON syncs WHEN CAST(strftime('%s', 'now') AS INTEGER) < {}",
+}
+
+
+@pytest.fixture
+def refused(top):
+    """A server that may complain of being refused."""
+    server = Server(tempfile.mkdtemp(prefix="own-", dir=top))
+    yield server
+    assert server.stop() == 0
+    assert [line for line in server.faults() if "refused" not in line] == []
+
+
+@pytest.mark.parametrize("when", REFUSALS)
+def test_a_restore_that_nobody_could_write_down(refused, when):
+    """It fails; and the sandbox of that id that somebody makes then is not taken for what is left of it."""
+    server, api = refused, Client(refused, ADMIN)
+    api.ok("PUT", stored("r", "x"), b"x")
+    assert server.stop() == 0
+    with contextlib.closing(sqlite3.connect(server.data / "daemon" / "cay.db")) as db:
+        condition = REFUSALS[when].format(int(time.time()) + 12)
+        db.execute(f"CREATE TRIGGER refuses {condition} BEGIN SELECT RAISE(ABORT, 'refused'); END")
+    server.start()
+    began = time.time()
+    assert api("PUT", "/sandbox/r", {"restore": True}).status >= 500
+    assert when == "beginning" or time.time() < began + 8, "too slow: it may not have been refused"
+    api("GET", "/sandbox/r").error(404, "NOT_FOUND")
+    api.ok("PUT", "/sandbox/r", {})
+    api.exec("r", "echo mine >/workspace/y")
+    if when == "end":
+        time.sleep(max(0, began + 16 - time.time()))
+    assert server.stop() == 0
+    server.start()
+    assert api.exec("r", "cat /workspace/y")["stdout"] == "mine\n"
 
 
 def test_files_with_holes_do_not_fill_the_store(server, api, made):
