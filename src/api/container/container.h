@@ -130,35 +130,23 @@ void container_event_send(struct call *call, struct container_answer *event);
 
 // --- the tables: one a file, each also in routes.c
 
-extern const struct route container_base[];
-extern const size_t n_container_base;
-extern const struct route container_files_read[];
-extern const size_t n_container_files_read;
-extern const struct route container_files_write[];
-extern const size_t n_container_files_write;
-extern const struct route container_files_list[];
-extern const size_t n_container_files_list;
-extern const struct route container_files_ops[];
-extern const size_t n_container_files_ops;
-extern const struct route container_watch[];
-extern const size_t n_container_watch;
-extern const struct route container_watch_check[];
-extern const size_t n_container_watch_check;
-extern const struct route container_sessions[];
-extern const size_t n_container_sessions;
-extern const struct route container_exec[];
-extern const size_t n_container_exec;
-extern const struct route container_processes[];
-extern const size_t n_container_processes;
-extern const struct route container_port_watch[];
-extern const size_t n_container_port_watch;
-extern const struct route container_terminal[];
-extern const size_t n_container_terminal;
-extern const struct route container_git[];
-extern const size_t n_container_git;
-extern const struct route container_contexts[];
-extern const size_t n_container_contexts;
-extern const struct route container_code[];
-extern const size_t n_container_code;
-extern const struct route container_backup[];
-extern const size_t n_container_backup;
+#define CONTAINER_TABLE(name)                                                                      \
+    extern const struct route name[];                                                              \
+    extern const size_t n_##name
+
+CONTAINER_TABLE(container_base);
+CONTAINER_TABLE(container_files_read);
+CONTAINER_TABLE(container_files_write);
+CONTAINER_TABLE(container_files_list);
+CONTAINER_TABLE(container_files_ops);
+CONTAINER_TABLE(container_watch);
+CONTAINER_TABLE(container_watch_check);
+CONTAINER_TABLE(container_sessions);
+CONTAINER_TABLE(container_exec);
+CONTAINER_TABLE(container_processes);
+CONTAINER_TABLE(container_port_watch);
+CONTAINER_TABLE(container_terminal);
+CONTAINER_TABLE(container_git);
+CONTAINER_TABLE(container_contexts);
+CONTAINER_TABLE(container_code);
+CONTAINER_TABLE(container_backup);
