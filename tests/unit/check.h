@@ -26,6 +26,13 @@
 
 #define CHECK_CASE(name) static void name(void **state __attribute__((unused)))
 
+// Where a test makes files by the thousand: in memory, where that can be had. Programs may not run
+// there.
+static inline const char *check_scratch(void)
+{
+    return access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
+}
+
 // The signal that ended fn in a process of its own, or 0. Misuse must end in SIGABRT.
 static inline int check_signal(void (*fn)(void))
 {

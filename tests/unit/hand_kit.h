@@ -75,7 +75,7 @@ static char kit_top[64];
 
 static inline int kit_setup(void **state __attribute__((unused)))
 {
-    (void)snprintf(kit_top, sizeof kit_top, "/tmp/cay-hand-test-XXXXXX");
+    (void)snprintf(kit_top, sizeof kit_top, "%s/cay-hand-test-XXXXXX", check_scratch());
     return mkdtemp(kit_top) == NULL || chdir(kit_top) < 0 ? -1 : 0;
 }
 

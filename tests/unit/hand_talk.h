@@ -85,7 +85,7 @@ static inline int talk_setup(void **state)
     assert_non_null(talk);
     talk->fds = check_fds();
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1); // what the hand leaves behind becomes ours: none may
-    (void)snprintf(talk->dir, sizeof talk->dir, "/tmp/hand-test-XXXXXX");
+    (void)snprintf(talk->dir, sizeof talk->dir, "%s/hand-test-XXXXXX", check_scratch());
     assert_non_null(mkdtemp(talk->dir));
     talk_start(talk);
     *state = talk;
