@@ -148,6 +148,8 @@ static int make_way(struct sync_job *job, char *key, struct err *err)
         if (r < 0 && err->code != ERR_CONFLICT && err->code != ERR_NOT_FOUND)
             return blame(-1, err);
     }
+    if (len + 2 > STORE_KEY_MAX)
+        return 0; // no key is longer: there is nothing below it
     memcpy(below, key, len);
     memcpy(below + len, "/", 2);
     bool any = false;

@@ -194,6 +194,19 @@ def test_a_file_becomes_a_directory_and_back(server, api, made):
     assert api.exec(made, "cd /workspace && cat x/x/in y p")["stdout"] == "in\ny\np\n"
 
 
+def test_names_as_long_as_a_key_may_be(server, api):
+    name = "l" * 120
+    api.ok("PUT", f"/sandbox/{name}", {})
+    api.exec(name, "echo 0 >/workspace/short")
+    sync(api, name)
+    room = 1024 - len(f"admin/workspaces/{name}/")
+    paths = ["/".join(["p" * 200] * 4 + [c * (n - 804)]) for c, n in (("a", room - 2), ("b", room - 1), ("c", room))]
+    python(api, name, f"import os; os.chdir('/workspace')\nfor p in {paths!r}: os.makedirs(os.path.dirname(p), exist_ok=True); open(p, 'w').write('x')")
+    assert sync(api, name)["put"] == 3
+    assert set(on_disk(server, name)) == {"short", *paths}
+    api.ok("DELETE", f"/sandbox/{name}")
+
+
 def test_include_exclude_gitignore_are_remembered(server, api, made):
     api.exec(
         made,
@@ -438,9 +451,11 @@ def traced(pid, out, *calls):
     command = ["strace", "-f", "-qq", "-y", "-e", f"trace={','.join(calls)}", "-o", str(out), "-p", str(pid)]
     with subprocess.Popen(command) as process:
         tasks = pathlib.Path(f"/proc/{pid}/task")
-        eventually(lambda: all("TracerPid:\t0\n" not in (t / "status").read_text() for t in tasks.iterdir()))
-        yield found
-        process.terminate()
+        try:
+            eventually(lambda: all("TracerPid:\t0\n" not in (t / "status").read_text() for t in tasks.iterdir()))
+            yield found
+        finally:
+            process.terminate()
     found += [line for line in out.read_text().splitlines() if "resumed" not in line]
 
 
