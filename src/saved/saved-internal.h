@@ -110,5 +110,4 @@ void syncs_close(struct saved *saved);
 int results_open(struct saved *saved, struct err *err);
 void results_start(struct saved *saved);
 void results_tick(struct saved *saved);
-void results_stop(struct saved *saved);
 void results_close(struct saved *saved);

@@ -493,7 +493,6 @@ void saved_close(struct saved *saved)
     saved->closing = true;
     freights_stop(saved);
     syncs_stop(saved);
-    results_stop(saved);
     for (int i = 0; i < LANE_MAX; i++)
         next_turns(saved, &saved->lane[i]);
     if (saved->pool != NULL)

@@ -17,7 +17,6 @@ struct job {
 TAILQ_HEAD(jobs, job);
 
 struct store_pool {
-    uv_loop_t *loop;
     uv_async_t *told; // its memory goes when the loop has closed it, maybe after the pool's
     pthread_t *threads;
     unsigned n_threads;
@@ -185,7 +184,7 @@ int store_pool_open(uv_loop_t *loop, unsigned n_threads, struct store_pool **ret
         free(told);
         return err_sys(err, ENOMEM, "open the store's pool");
     }
-    *pool = (struct store_pool){.loop = loop, .told = told, .threads = threads};
+    *pool = (struct store_pool){.told = told, .threads = threads};
     told->data = pool;
     (void)pthread_mutex_init(&pool->lock, NULL);
     (void)pthread_cond_init(&pool->work_or_end, NULL);

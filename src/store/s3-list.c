@@ -137,7 +137,7 @@ int s3_page_read(struct s3_page *page, const char *text, size_t len)
 
 struct listing {
     struct s3 *s3;
-    const char *prefix, *after;
+    const char *after;
     unsigned left; // UINT_MAX: all
     store_list_fn fn;
     void *data;
@@ -221,7 +221,7 @@ int s3_list(void *driver, const char *prefix, const char *after, unsigned max, s
             void *data, struct err *err)
 {
     struct s3 *s3 = driver;
-    struct listing l = {.s3 = s3, .prefix = prefix, .after = after, .fn = fn, .data = data};
+    struct listing l = {.s3 = s3, .after = after, .fn = fn, .data = data};
     l.left = max == 0 ? UINT_MAX : max;
     (void)snprintf(l.full, sizeof l.full, "%s%s", s3->prefix, prefix);
     (void)snprintf(l.start, sizeof l.start, "%s%s", s3->prefix, after != NULL ? after : "");

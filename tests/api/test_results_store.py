@@ -6,6 +6,7 @@ import json
 import os
 
 from api_helpers import Client, eventually, kill_daemon
+from test_sync import traced
 
 numbers = itertools.count(1)
 
@@ -33,6 +34,15 @@ def test_copied_and_removed(asked):
     asked.ok("DELETE", f"/execute/{ids[1]}")
     eventually(lambda: not where(server, ids[1]).exists())
     assert is_stored(server, ids[0]) and is_stored(server, ids[2])
+
+
+def test_on_the_disk_before_it_counts_as_stored(asked, tmp_path):
+    with traced(asked.server.daemon_pid(), tmp_path / "trace", "syncfs", "renameat") as calls:
+        id_ = ask(asked)
+        eventually(lambda: is_stored(asked.server, id_))
+        eventually(lambda: "syncfs" in (tmp_path / "trace").read_text())
+    seen = [name for line in calls for name in ('"answer.json"', "syncfs") if name in line]
+    assert seen == ['"answer.json"', "syncfs"], calls
 
 
 def test_a_store_that_is_down_gets_them_later(make_server, model):
