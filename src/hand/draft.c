@@ -142,14 +142,6 @@ void hand_draft_done(struct hand_draft *draft)
     *draft = (struct hand_draft){.fd = -1, .place = {.dir = -1}};
 }
 
-static int give_name(const struct hand_draft *draft, const char *name)
-{
-    char self[32];
-    (void)snprintf(self, sizeof self, "/proc/self/fd/%d", draft->fd);
-    int r = linkat(AT_FDCWD, self, draft->place.dir, name, AT_SYMLINK_FOLLOW);
-    return r < 0 ? -errno : 0;
-}
-
 // The owner before the mode: changing it takes bits of the mode away. And a time to the nanosecond,
 // where the kernel's own clock for files stands still for milliseconds: it tells contents apart.
 static int settle(const struct hand_draft *draft, const struct hand_terms *terms,
@@ -173,7 +165,7 @@ static int take_free_name(struct hand_draft *draft)
 {
     const struct hand_place *p = &draft->place;
     if (draft->temp[0] == '\0')
-        return give_name(draft, p->name);
+        return hand_give_name(draft->fd, p->dir, p->name);
     if (linkat(p->dir, draft->temp, p->dir, p->name, 0) == 0)
         (void)unlinkat(p->dir, draft->temp, 0);
     else if (errno == EEXIST ||
@@ -191,7 +183,7 @@ static int replace(struct hand_draft *draft, const struct hand_terms *terms)
     for (int tries = 0; draft->temp[0] == '\0' && tries < TRIES_MAX; tries++) {
         char temp[HAND_PASSING_SIZE];
         hand_passing_name(temp);
-        r = give_name(draft, temp);
+        r = hand_give_name(draft->fd, p->dir, temp);
         if (r == 0)
             memcpy(draft->temp, temp, sizeof temp);
         else if (r != -EEXIST)

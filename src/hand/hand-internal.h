@@ -48,6 +48,7 @@ enum { HAND_PASSING_SIZE = sizeof ".cay-" + 16 };
 void hand_passing_init(void); // before anything is started that is to know those of the others
 void hand_passing_name(char ret[HAND_PASSING_SIZE]);
 bool hand_is_passing(const char *name); // one of this hand's, or of what it has started
+int hand_give_name(int fd, int dir, const char *name); // to a file that has none (O_TMPFILE)
 
 // --- draft.c: a new file, in the directory where it will be but without a name until then
 

@@ -3,10 +3,13 @@
 // watch is not to tell of them, nor to keep quiet about a file of a user's that is called alike. So
 // half of the number in a name follows from the other half, by a key that this hand has drawn:
 // those that it has started know it, and none of them outlives it.
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 #include "hand/hand-internal.h"
 
@@ -38,6 +41,13 @@ void hand_passing_name(char ret[HAND_PASSING_SIZE])
     uint32_t first = 0;
     (void)getrandom(&first, sizeof first, GRND_NONBLOCK);
     write_name(first, ret);
+}
+
+int hand_give_name(int fd, int dir, const char *name)
+{
+    char self[32];
+    (void)snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
+    return linkat(AT_FDCWD, self, dir, name, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
 }
 
 bool hand_is_passing(const char *name)

@@ -153,6 +153,25 @@ static int create(int dir, const char *name)
     return fd < 0 ? -errno : fd;
 }
 
+// One that nobody sees, and that leaves nothing behind if we are killed.
+static int create_unseen(struct tar_place *place)
+{
+    hand_passing_name(place->passing);
+    int fd = openat(place->dir, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+    place->has_name = fd < 0;
+    return fd < 0 ? create(place->dir, place->passing) : fd;
+}
+
+// In the place of what is there.
+static int show(struct tar_place *place, int fd, const char *name)
+{
+    int r = place->has_name ? 0 : hand_give_name(fd, place->dir, place->passing);
+    if (r < 0)
+        return r;
+    place->has_name = true;
+    return renameat(place->dir, place->passing, place->dir, name) < 0 ? -errno : 0;
+}
+
 int tar_place_file(struct tar_place *place, const struct tar_head *head, int *ret_fd)
 {
     const char *name;
@@ -161,10 +180,8 @@ int tar_place_file(struct tar_place *place, const struct tar_head *head, int *re
         return r;
     place->passing[0] = '\0';
     int fd = create(place->dir, name);
-    if (fd == -EEXIST && (r = may_replace(place, name)) == 0) {
-        hand_passing_name(place->passing);
-        fd = create(place->dir, place->passing);
-    }
+    if (fd == -EEXIST && (r = may_replace(place, name)) == 0)
+        fd = create_unseen(place);
     if (r < 0 || fd < 0)
         return r < 0 ? r : fd;
     *ret_fd = fd;
@@ -182,18 +199,15 @@ int tar_place_file_consume(struct tar_place *place, const struct tar_head *head,
     if (r < 0 || place->passing[0] == '\0')
         return r;
     r = enter(place, head->name, &name);
-    if (r == 0 && renameat(place->dir, place->passing, place->dir, name) < 0)
-        r = -errno;
-    if (r == 0)
-        place->passing[0] = '\0';
-    return r;
+    return r == 0 ? show(place, fd, name) : r;
 }
 
 void tar_place_undo(struct tar_place *place, const struct tar_head *head)
 {
     const char *name;
-    if (enter(place, head->name, &name) == 0)
-        (void)unlinkat(place->dir, place->passing[0] != '\0' ? place->passing : name, 0);
+    bool is_unseen = place->passing[0] != '\0';
+    if (enter(place, head->name, &name) == 0 && (!is_unseen || place->has_name))
+        (void)unlinkat(place->dir, is_unseen ? place->passing : name, 0);
 }
 
 // --- links and FIFOs

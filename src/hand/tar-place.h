@@ -21,8 +21,10 @@ struct tar_place {
     // The directory of the last entry: the next one is likely to be beside it.
     int dir;
     char dir_path[TAR_NAME_MAX];
-    // What the file that is being written is called until it takes another's place; or "".
+    // What the file that is being written is called before it takes another's place, or "". It has
+    // that name at the last moment only, where it can do without until then.
     char passing[HAND_PASSING_SIZE];
+    bool has_name;
     // Directories, which get their modes and times when nothing is put into them any more; when
     // there are so many that this is full, at once.
     size_t later_len;

@@ -19,6 +19,7 @@ enum {
     KEPT = 64, // levels that stay open; one more place is for whichever is below
     DEPTH_MAX = 1 << 20,
     TRIES_MAX = 1000, // at one name that somebody swaps all the time
+    MOVED_TRIES = 16,
     IDLE_MAX = 16,
 };
 
@@ -153,8 +154,9 @@ static int handle(struct work *work, struct place *p, const struct dirent_raw *e
         r = descend(work, e->name);
         if (r == 0)
             return 0;
-        if (r == -ENOENT || r == -ENOTDIR || r == -ELOOP)
-            r = 0; // it has changed since
+        // It has changed since; and one that is moved away while it is opened looks like a mount.
+        if (r == -ENOENT || r == -ENOTDIR || r == -ELOOP || (r == -EBUSY && tries < MOVED_TRIES))
+            r = 0;
     }
     if (r < 0)
         return work_failed(work, e->name, -r);
