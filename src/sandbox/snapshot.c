@@ -134,9 +134,10 @@ static void on_written(uv_work_t *work, int status)
 {
     struct making_snapshot *m = work->data;
     struct err err = {0};
+    int r = m->failed < 0 ? err_sys(&err, -m->failed, "write the snapshot's row")
+                          : disk_check(m->s, &err); // it may have gone meanwhile
     (void)status;
-    if (m->failed < 0) {
-        (void)err_sys(&err, -m->failed, "write the snapshot's row");
+    if (r < 0) {
         make_failed(m, &err);
         return;
     }
