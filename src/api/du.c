@@ -9,6 +9,7 @@
 #include "api/call.h"
 #include "api/handlers.h"
 #include "api/show.h"
+#include "base/mem.h"
 #include "sandbox/disk.h"
 #include "saved/saved.h"
 
@@ -69,14 +70,6 @@ static void finish(struct du *du, const struct err *err)
     free(du);
 }
 
-static char *copy_text(const char *text)
-{
-    char *copy = strdup(text);
-    if (copy == NULL)
-        abort();
-    return copy;
-}
-
 // --- what the store has
 
 static struct held *hold(struct du *du, int64_t tenant, const char *id)
@@ -90,7 +83,7 @@ static struct held *hold(struct du *du, int64_t tenant, const char *id)
         du->room = room;
     }
     struct held *h = &du->held[du->n_held++];
-    *h = (struct held){.tenant = tenant, .id = copy_text(id)};
+    *h = (struct held){.tenant = tenant, .id = mem_copy_text(id)};
     return h;
 }
 
@@ -277,7 +270,7 @@ static int see_sandbox(void *data, const struct sandbox_row *row)
     du->numbers[du->n] = (uint64_t)row->number;
     du->page[du->n++] = (struct entry){
         .tenant = row->tenant,
-        .id = copy_text(row->id),
+        .id = mem_copy_text(row->id),
         .status = row->status,
         .shared = row->shared,
     };
@@ -301,7 +294,7 @@ static int read_page(struct du *du, struct err *err)
     }
     if (du->n > 0) {
         free(du->after);
-        du->after = copy_text(du->page[du->n - 1].id);
+        du->after = mem_copy_text(du->page[du->n - 1].id);
         du->after_tenant = du->page[du->n - 1].tenant;
     }
     return 0;
